@@ -1,0 +1,41 @@
+"""One setting, declared once: its default, its meaning, and the values it may take."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from interlude.errors import UserError
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    why: str = "",
+) -> Any:
+    """A dataclass field with a help text and bounds; `why` ends the message when a bound is crossed."""
+    bounds = {">=": at_least, ">": above, "<=": at_most, "<": below}
+    set_bounds = {sign: bound for sign, bound in bounds.items() if bound is not None}
+    return field(default=default, metadata={"help": help, "bounds": set_bounds, "why": why})
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of every configuration dataclass: checks the bounds of its options when it is made."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            bounds = item.metadata.get("bounds", {})
+            if bounds and value is not None and not all(_holds(value, *bound) for bound in bounds.items()):
+                wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds.items())
+                why = item.metadata["why"] and f" ({item.metadata['why']})"
+                raise UserError(f"{item.name} must be {wanted}, got {value}{why}")
+
+
+def _holds(value: float, sign: str, bound: float) -> bool:
+    """Whether `value sign bound`; a NaN holds to nothing."""
+    return {">=": value >= bound, ">": value > bound, "<=": value <= bound, "<": value < bound}[sign]
