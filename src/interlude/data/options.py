@@ -1,0 +1,33 @@
+"""What a user may say about the data of a run."""
+
+from dataclasses import dataclass
+
+from interlude.options import Options, option
+
+
+@dataclass(frozen=True)
+class DataConfig(Options):
+    """Which data set, and how it is divided."""
+
+    name: str = option(
+        "digits",
+        "data set: a name from `interlude list data`, npz:FILE, or an address such as cifar10@40/fold1",
+    )
+    validation: float = option(
+        0.0,
+        "training images set aside with their labels to watch or choose on: a share below 1, or a number",
+        at_least=0,
+        below=float("inf"),
+    )
+    include_labeled: bool = option(
+        True, "keep the labeled images in the unlabeled pool as well (the convention of FixMatch and USB)"
+    )
+    keep_test_duplicates: bool = option(
+        False, "keep unlabeled images that are byte-identical to test images (STL-10 has about 7,500)"
+    )
+    split: str | None = option(None, "split file to take the labeled images from, instead of drawing them")
+    root: str | None = option(
+        None, "folder of downloaded data; default $INTERLUDE_DATA or ~/.cache/interlude"
+    )
+    download: bool = option(True, "fetch a missing data set")
+    image_size: int | None = option(None, "scale images to this many pixels a side", at_least=1)

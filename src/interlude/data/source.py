@@ -1,0 +1,95 @@
+"""What a data set holds before labels are chosen, and the register of data sets."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import torch
+
+from interlude.data.images import Images
+from interlude.data.options import DataConfig
+from interlude.errors import UserError, unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """All images of a data set. Training images that have no label carry the label -1."""
+
+    train: Images
+    tests: dict[str, Images]
+    num_classes: int
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_weights: tuple[float, ...] | None = None
+
+    def content_hash(self) -> str:
+        """A fingerprint of all training and test images and labels."""
+        digest = blake2b(self.train.content_hash().encode(), digest_size=16)
+        for name, images in self.tests.items():
+            digest.update(f"{name}:{images.content_hash()}".encode())
+        return digest.hexdigest()
+
+    def sizes(self) -> dict[str, int]:
+        """How many images each part has."""
+        return {"train": len(self.train)} | {name: len(images) for name, images in self.tests.items()}
+
+
+Reader = Callable[[DataConfig], Source]
+_readers: dict[str, Reader] = {}
+
+
+def dataset(name: str) -> Callable[[Reader], Reader]:
+    """Register a function that reads a data set; the first line of its docstring is what lists show."""
+
+    def register(reader: Reader) -> Reader:
+        assert name not in _readers, f"two data sets are called {name!r}"
+        _readers[name] = reader
+        return reader
+
+    return register
+
+
+def dataset_names() -> tuple[str, ...]:
+    """The names of all data sets."""
+    return tuple(sorted(_all_readers()))
+
+
+def describe(name: str) -> str:
+    """What a data set is, in one line."""
+    return (_all_readers()[name].__doc__ or "").strip().partition("\n")[0]
+
+
+def open_source(cfg: DataConfig) -> Source:
+    """Read the data set called `cfg.name`; what follows a colon in the name is the reader's business."""
+    kind = cfg.name.partition(":")[0]
+    if kind not in _all_readers():
+        if cfg.name.endswith(".npz"):
+            raise UserError(f"unknown data set {cfg.name!r}; did you mean 'npz:{cfg.name}'?")
+        raise unknown("data set", kind, _all_readers())
+    return _all_readers()[kind](cfg)
+
+
+def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, of pixels scaled to 0..1."""
+    # counting the 256 values keeps every sum an integer: the result does not depend on order or threads
+    counts = torch.zeros(images.channels, 256, dtype=torch.int64)
+    for chunk in images.chunks():
+        for channel in range(images.channels):
+            counts[channel] += torch.bincount(chunk[:, channel].flatten(), minlength=256)
+    share = counts.double() / counts.sum(1, keepdim=True)
+    value = torch.arange(256, dtype=torch.float64) / 255
+    mean = share @ value
+    variance = (share * (value - mean[:, None]).square()).sum(1)
+    # a constant channel would divide by zero
+    return tuple(mean.tolist()), tuple(variance.sqrt().clamp_min(1 / 255).tolist())
+
+
+def _all_readers() -> dict[str, Reader]:
+    from interlude.data import sources  # here, because the readers import this module
+
+    for module in pkgutil.iter_modules(sources.__path__, f"{sources.__name__}."):
+        importlib.import_module(module.name)
+    return _readers

@@ -1,0 +1,159 @@
+"""A data set divided into labeled, unlabeled, validation and test images."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+import torch
+from torch import Tensor
+
+from interlude.data.address import parse_address
+from interlude.data.choose import choose_labeled, choose_validation, describe_imbalance
+from interlude.data.images import UNKNOWN, Images
+from interlude.data.options import DataConfig
+from interlude.data.record import SplitRecord
+from interlude.data.resize import resize
+from interlude.data.source import Source, open_source
+from interlude.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What a run trains, watches and tests on, and the record from which it can be made again."""
+
+    labeled: Images
+    unlabeled: Images
+    validation: Images | None
+    tests: dict[str, Images]
+    num_classes: int
+    class_names: tuple[str, ...]
+    class_weights: tuple[float, ...] | None
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    record: SplitRecord
+    notes: tuple[str, ...] = ()  # sentences a user should read
+
+
+def load(
+    cfg: DataConfig,
+    *,
+    labels: int | None,
+    fold: int,
+    all_labels: bool = False,
+    record: SplitRecord | None = None,
+) -> Split:
+    """Read a data set and divide it; a record, or a split file in `cfg`, is followed and nothing is drawn.
+
+    `labels=None` uses all labels of the training images; `all_labels=True` does, whatever `labels` says.
+    """
+    address = parse_address(cfg.name, labels, fold)
+    source = open_source(replace(cfg, name=address.name))
+    wanted = None if all_labels else address.labels
+    content_hash = source.content_hash()
+    if record is not None:
+        record = _follow(record, source, content_hash, where="the split of this run")
+    elif cfg.split is not None:
+        record = _from_file(cfg, source, content_hash, wanted=wanted, all_labels=all_labels)
+    else:
+        validation = choose_validation(source, cfg.validation)
+        labeled = choose_labeled(source, wanted, fold=address.fold, validation=validation)
+        record = SplitRecord(tuple(labeled.tolist()), tuple(validation.tolist()), fold=address.fold)
+    # a name without folders: results travel, paths do not
+    kind, colon, path = address.name.partition(":")
+    name = kind + colon + PurePath(path).name
+    record = replace(record, data=record.data or name, content_hash=content_hash, sizes=source.sizes())
+    return _divide(source, record, cfg)
+
+
+def _from_file(
+    cfg: DataConfig, source: Source, content_hash: str, *, wanted: int | None, all_labels: bool
+) -> SplitRecord:
+    """The record of a user's split file, with all labels but those of its validation images if wanted."""
+    assert cfg.split is not None
+    where = f"split file {cfg.split}"
+    record = _follow(SplitRecord.from_json(Path(cfg.split).expanduser()), source, content_hash, where=where)
+    if cfg.validation and not record.validation:
+        raise UserError(
+            f"{where} sets no validation images aside: leave validation at 0, or draw a new split"
+        )
+    if all_labels:
+        rows = choose_labeled(
+            source, None, fold=record.fold, validation=torch.tensor(record.validation).long()
+        )
+        return replace(record, labeled=tuple(rows.tolist()))
+    if wanted not in (None, record.labels):
+        raise UserError(
+            f"{where} has {record.labels} labeled images, but {wanted} labels are asked for: drop one"
+        )
+    return record
+
+
+def _follow(record: SplitRecord, source: Source, content_hash: str, *, where: str) -> SplitRecord:
+    """The record, if it fits the data."""
+    if record.content_hash not in ("", content_hash):
+        raise UserError(
+            f"{where} was made for other data (content {record.content_hash[:8]}, here {content_hash[:8]}): "
+            "use the data it was made for, or draw a new split"
+        )
+    labels = source.train.labels_of().tolist()
+    seen: dict[int, str] = {}
+    for kind, rows in (("labeled", record.labeled), ("validation", record.validation)):
+        for row in rows:
+            if not 0 <= row < len(labels):
+                raise UserError(f"{where}: {kind} row {row} is outside the {len(labels)} training images")
+            if row in seen:
+                raise UserError(
+                    f"{where}: row {row} is listed as {seen[row]} and again as {kind}; list it once"
+                )
+            if labels[row] == UNKNOWN:
+                raise UserError(
+                    f"{where}: {kind} row {row} is an image without a label; remove it from the list"
+                )
+            seen[row] = kind
+    if not record.labeled:
+        raise UserError(f"{where} lists no labeled images; list at least one")
+    return record
+
+
+def _divide(source: Source, record: SplitRecord, cfg: DataConfig) -> Split:
+    """The parts that the record and the settings describe."""
+    labeled, validation = (torch.tensor(rows).long() for rows in (record.labeled, record.validation))
+    duplicates, notes = _test_duplicates(source, keep=cfg.keep_test_duplicates)
+    in_pool = torch.ones(len(source.train), dtype=torch.bool)
+    in_pool[validation] = False
+    in_pool[duplicates] = False
+    if not cfg.include_labeled:
+        in_pool[labeled] = False
+    imbalance = describe_imbalance(source.train.labels_of(labeled), source.num_classes)
+
+    if cfg.image_size is not None:
+        tests = {name: resize(images, cfg.image_size) for name, images in source.tests.items()}
+        source = replace(source, train=resize(source.train, cfg.image_size), tests=tests)
+    return Split(
+        labeled=source.train.subset(labeled),
+        unlabeled=source.train.subset(in_pool.nonzero().squeeze(1)),
+        validation=source.train.subset(validation) if len(validation) else None,
+        tests=source.tests,
+        num_classes=source.num_classes,
+        class_names=source.class_names,
+        class_weights=source.class_weights,
+        mean=source.mean,
+        std=source.std,
+        record=record,
+        notes=tuple(filter(None, [imbalance, *notes])),
+    )
+
+
+def _test_duplicates(source: Source, *, keep: bool) -> tuple[Tensor, list[str]]:
+    """Rows of unlabeled images that are also test images and so must go, and what to tell about them."""
+    without_label = (source.train.labels_of() == UNKNOWN).nonzero().squeeze(1)
+    if not len(without_label):
+        return without_label, []
+    test_hashes = {digest for images in source.tests.values() for digest in images.image_hashes()}
+    is_test = torch.tensor(
+        [digest in test_hashes for digest in source.train.subset(without_label).image_hashes()]
+    )
+    duplicates = without_label[is_test]
+    if not len(duplicates):
+        return duplicates, []
+    note = f"{len(duplicates):,} unlabeled images that are byte-identical to test images"
+    return (duplicates[:0], [f"kept {note}"]) if keep else (duplicates, [f"dropped {note}"])

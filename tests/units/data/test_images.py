@@ -1,0 +1,99 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from interlude.data.images import Images
+from interlude.data.source import channel_statistics
+
+
+@pytest.fixture
+def images():
+    pixels = torch.randint(
+        0, 256, (20, 3, 4, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    return Images(pixels, torch.arange(20))
+
+
+def test_a_set_knows_its_size(images):
+    assert len(images) == 20
+    assert images.channels == 3
+    assert images.image_size == (4, 5)
+
+
+def test_taken_rows_are_those_pixels(images):
+    rows = torch.tensor([3, 1, 3])
+    assert torch.equal(images.take(rows), images.pixels[[3, 1, 3]])
+    assert images.labels_of(rows).tolist() == [3, 1, 3]
+
+
+def test_a_subset_of_a_subset_counts_from_the_inner_one(images):
+    inner = images.subset(torch.tensor([10, 12, 14])).subset(torch.tensor([2, 0]))
+    assert len(inner) == 2
+    assert inner.labels_of().tolist() == [14, 10]
+    assert torch.equal(inner.take(torch.tensor([1])), images.pixels[[10]])
+
+
+def test_a_subset_shares_the_pixels(images):
+    assert images.subset(torch.tensor([1])).pixels.data_ptr() == images.pixels.data_ptr()
+
+
+def test_an_empty_subset_is_allowed(images):
+    empty = images.subset(torch.tensor([], dtype=torch.int64))
+    assert len(empty) == 0
+    assert list(empty.chunks()) == []
+    assert empty.content_hash()
+
+
+def test_a_memory_map_is_read_in_place(tmp_path, images):
+    images.pixels.numpy().tofile(tmp_path / "pixels")
+    pixels = torch.from_numpy(np.memmap(tmp_path / "pixels", np.uint8, "r+").reshape(20, 3, 4, 5))
+    mapped = Images(pixels, images.labels)
+    assert mapped.content_hash() == images.content_hash()
+    assert mapped.subset(torch.tensor([4, 2])).pixels.data_ptr() == pixels.data_ptr()
+
+
+def test_the_content_hash_sees_pixels_labels_and_shape(images):
+    other_pixels, other_labels = images.pixels.clone(), images.labels.clone()
+    other_pixels[7, 1, 2, 3] ^= 1
+    other_labels[7] = -1
+    variants = [
+        images,
+        replace(images, pixels=other_pixels),
+        replace(images, labels=other_labels),
+        replace(images, pixels=images.pixels.reshape(20, 3, 5, 4)),
+        images.subset(torch.arange(19)),
+        images.subset(torch.arange(20).flip(0)),
+    ]
+    assert len({variant.content_hash() for variant in variants}) == len(variants)
+
+
+def test_the_content_hash_of_a_subset_is_that_of_a_copy(images):
+    rows = torch.tensor([5, 1, 8])
+    copy = Images(images.pixels[rows], images.labels[rows])
+    assert images.subset(rows).content_hash() == copy.content_hash()
+
+
+def test_the_content_hash_does_not_depend_on_chunks_or_strides(images, monkeypatch):
+    whole = images.content_hash()
+    strided = images.pixels.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    assert Images(strided, images.labels).content_hash() == whole
+    monkeypatch.setattr("interlude.data.images.CHUNK_BYTES", 100)
+    assert images.content_hash() == whole
+
+
+def test_statistics_are_those_of_all_pixels(images, monkeypatch):
+    monkeypatch.setattr("interlude.data.images.CHUNK_BYTES", 200)
+    mean, std = channel_statistics(images)
+    values = images.pixels.double() / 255
+    assert mean == pytest.approx(values.mean((0, 2, 3)).tolist())
+    assert std == pytest.approx(values.std((0, 2, 3), correction=0).tolist())
+
+
+def test_a_constant_channel_has_a_deviation_to_divide_by():
+    mean, std = channel_statistics(
+        Images(torch.full((3, 1, 2, 2), 51, dtype=torch.uint8), torch.zeros(3).long())
+    )
+    assert mean == pytest.approx((0.2,))
+    assert std[0] > 0
