@@ -1,0 +1,32 @@
+"""Augmentation on batches of bytes: draw all random numbers first, then apply them without chance."""
+
+from interlude.augment.check import check_augmentation
+from interlude.augment.cutout import Cutout
+from interlude.augment.draw import Augmentation, Chain, Draw, Identity, take
+from interlude.augment.geometry import FlipCrop
+from interlude.augment.policies import AugmentConfig, Policy, build, describe, policy, policy_names
+from interlude.augment.randaugment import OPERATIONS, Operation, RandAugment
+from interlude.augment.sheet import sheet
+from interlude.augment.views import normalize
+
+__all__ = [
+    "OPERATIONS",
+    "AugmentConfig",
+    "Augmentation",
+    "Chain",
+    "Cutout",
+    "Draw",
+    "FlipCrop",
+    "Identity",
+    "Operation",
+    "Policy",
+    "RandAugment",
+    "build",
+    "check_augmentation",
+    "describe",
+    "normalize",
+    "policy",
+    "policy_names",
+    "sheet",
+    "take",
+]

@@ -1,0 +1,109 @@
+"""What each pixel becomes: Pillow's tone, colour and sharpness operations, bit for bit.
+
+The tone operations say for every image which tables of 256 values `look_up` shall use, one per channel.
+Magnitudes are float64 tensors on the CPU with one value per image; images are uint8 (N, C, H, W) on any
+device, with one channel (grey) or three (red, green, blue).
+"""
+
+import torch
+from torch import Tensor
+
+LUMA = (19595, 38470, 7471)  # weights of red, green and blue in Pillow's grey, in 1/65536
+SMOOTH_CENTRE, SMOOTH_TOTAL = 5, 13  # Pillow's SMOOTH kernel: ones around a five
+
+
+def look_up(images: Tensor, tables: Tensor) -> Tensor:
+    """Value v in channel c of image i becomes `tables[i, c, v]`; the tables are uint8 (N, C, 256)."""
+    return tables.gather(2, images.flatten(2).long()).view_as(images)
+
+
+def brightness(images: Tensor, factor: Tensor) -> Tensor:
+    """Table that scales towards black (factor 0)."""
+    return _same_for_channels(images, _blend(torch.zeros(()), _values().float(), factor.float()[:, None]))
+
+
+def contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Table that scales towards the mean grey of the image (factor 0)."""
+    mean = torch.floor(luma(images).mean((1, 2, 3), dtype=torch.float64) + 0.5).float()
+    scale = factor.float().to(images.device)
+    return _same_for_channels(images, _blend(mean[:, None], _values(images).float(), scale[:, None]))
+
+
+def posterize(images: Tensor, bits: Tensor) -> Tensor:
+    """Table that keeps the highest bits (cut to a whole number, at least one)."""
+    dropped = 8 - bits.long().clamp(1, 8)[:, None]
+    return _same_for_channels(images, _values() >> dropped << dropped)
+
+
+def solarize(images: Tensor, threshold: Tensor) -> Tensor:
+    """Table that inverts the values from the threshold on."""
+    values = _values()
+    return _same_for_channels(images, torch.where(values < threshold[:, None], values, 255 - values))
+
+
+def autocontrast(images: Tensor, _: Tensor) -> Tensor:
+    """Tables that stretch each channel to the full range; a constant channel stays."""
+    planes = images.flatten(2)
+    low, high = planes.amin(2, keepdim=True).double(), planes.amax(2, keepdim=True).double()
+    # A tensor over a tensor: torch turns `255.0 / tensor` into a product, which is at times one value off.
+    scale = torch.full_like(low, 255.0) / (high - low)
+    values = _values(images)
+    stretched = (values * scale + -low * scale).clamp(0, 255)
+    return torch.where(high > low, stretched, values).to(torch.uint8)
+
+
+def equalize(images: Tensor, _: Tensor) -> Tensor:
+    """Tables that spread the values of each channel evenly; a channel with too little to spread stays."""
+    planes = images.flatten(2)
+    ones = torch.ones((), device=images.device, dtype=torch.int32).expand_as(planes)
+    count = ones.new_zeros(*planes.shape[:2], 256).scatter_add_(2, planes.long(), ones)
+    up_to = count.cumsum(2, dtype=torch.int32)
+    brightest = count.gather(2, planes.amax(2, keepdim=True).long())
+    step = (up_to[:, :, -1:] - brightest) // 255
+    spread = (step // 2 + up_to - count) // step.clamp(min=1)
+    return torch.where(step > 0, spread.clamp(max=255), _values(images)).to(torch.uint8)
+
+
+def color(images: Tensor, factor: Tensor) -> Tensor:
+    """Images with their colours scaled towards grey (factor 0); a grey image stays."""
+    if images.shape[1] == 1:
+        return images
+    return _blend(luma(images), images.float(), _per_image(images, factor))
+
+
+def sharpness(images: Tensor, factor: Tensor) -> Tensor:
+    """Images blended with a smoothed version (factor 0), whose outermost pixels are the image's own."""
+    fine = images.short()
+    rows = fine[:, :, :-2] + fine[:, :, 1:-1] + fine[:, :, 2:]
+    total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + (SMOOTH_CENTRE - 1) * fine[:, :, 1:-1, 1:-1]
+    smooth = images.float()
+    # total / 13 stays at least 1/26 away from any half, so rounding errors cannot reach the result.
+    smooth[:, :, 1:-1, 1:-1] = torch.floor(total / SMOOTH_TOTAL + 0.5)
+    return _blend(smooth, images.float(), _per_image(images, factor))
+
+
+def luma(images: Tensor) -> Tensor:
+    """Grey values (N, 1, H, W) as Pillow computes them, whole numbers in float32."""
+    if images.shape[1] == 1:
+        return images.float()
+    red, green, blue = torch.split(images.float(), 1, dim=1)
+    # Exact: every product and sum is a whole number below 2^24.
+    return torch.floor((red * LUMA[0] + green * LUMA[1] + blue * LUMA[2] + 32768) / 65536)
+
+
+def _blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
+    """Pillow's blend: float32, two roundings, then cut; a factor above one may leave the range of a byte."""
+    return (start + factor * (end - start)).clamp_(0, 255).to(torch.uint8)
+
+
+def _same_for_channels(images: Tensor, table: Tensor) -> Tensor:
+    return table.to(images.device, torch.uint8)[:, None].expand(-1, images.shape[1], -1)
+
+
+def _values(images: Tensor | None = None) -> Tensor:
+    """0..255, where the images are if any are given."""
+    return torch.arange(256, device=None if images is None else images.device)
+
+
+def _per_image(images: Tensor, factor: Tensor) -> Tensor:
+    return factor.float().to(images.device)[:, None, None, None]

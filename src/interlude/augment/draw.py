@@ -1,0 +1,67 @@
+"""Draws (the random numbers of an augmentation, one row per image), and what every augmentation offers.
+
+An augmentation makes all its random numbers first and then transforms a batch without any chance, so that
+sharing one realisation inside a group is nothing but indexing: `apply(images, take(draw, group_of_row))`.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Generator, Tensor
+
+Draw = dict[str, Tensor]
+
+
+@runtime_checkable
+class Augmentation(Protocol):
+    """Anything that can draw its random numbers and then apply them."""
+
+    def draw(self, n: int, generator: Generator) -> Draw:
+        """Small CPU tensors with `n` rows each, one realisation per row; they fit images of any size."""
+        ...
+
+    def apply(self, images: Tensor, draw: Draw) -> Tensor:
+        """New uint8 images (N, C, H, W): row i of the draw on image i, the same result every time."""
+        ...
+
+
+def take(draw: Draw, rows: Tensor) -> Draw:
+    """The given rows of a draw; a row named twice is one realisation shared by two images."""
+    return {name: values[rows] for name, values in draw.items()}
+
+
+def uniform(*shape: int, generator: Generator) -> Tensor:
+    """Numbers on [0, 1) with 24 bits, so that their float64 products with image sizes are exact."""
+    return torch.rand(*shape, generator=generator)
+
+
+class Identity:
+    """The image as it is."""
+
+    def draw(self, n: int, generator: Generator) -> Draw:
+        return {}
+
+    def apply(self, images: Tensor, draw: Draw) -> Tensor:
+        return images.clone()
+
+
+class Chain:
+    """Augmentations one after the other, under one draw."""
+
+    def __init__(self, *parts: Augmentation) -> None:
+        self.parts = parts
+
+    def draw(self, n: int, generator: Generator) -> Draw:
+        draw: Draw = {}
+        for part in self.parts:
+            numbers = part.draw(n, generator)
+            assert not draw.keys() & numbers.keys(), (
+                f"two parts of a chain draw {draw.keys() & numbers.keys()}"
+            )
+            draw |= numbers
+        return draw
+
+    def apply(self, images: Tensor, draw: Draw) -> Tensor:
+        for part in self.parts:
+            images = part.apply(images, draw)
+        return images
