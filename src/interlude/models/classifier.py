@@ -1,0 +1,108 @@
+"""What every network here is: a backbone that turns images into embeddings, and a linear head."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from interlude.errors import unknown
+
+Midway = Callable[[Tensor], Tensor]
+"""Applied at the midpoint to all rows of a batch at once, rows first."""
+
+POINTS = ("embedding", "stage")
+PRECISIONS = ("fp32", "bf16")
+
+
+class Backbone(nn.Module):
+    """Base of all backbones: images (N, C, H, W) to embeddings (N, num_features)."""
+
+    num_features: int
+    untrained: frozenset[str] = frozenset()
+    """Names of parameters that no gradient reaches, by design of the network."""
+
+    def forward(self, images: Tensor, midway: Midway | None = None) -> Tensor:
+        """The embeddings of `images`; `midway` is applied to what enters the last stage or block."""
+        raise NotImplementedError
+
+    def layers(self) -> dict[str, int]:
+        """Parameter name to the index of its layer counted from the input; {} if there is no such notion."""
+        return {}
+
+    def head_layer(self) -> int:
+        """The index of the layer that a head on this backbone belongs to."""
+        return max(self.layers().values(), default=-1) + 1
+
+    def undecayed(self) -> set[str]:
+        """Names of the parameters, beyond the 1-D ones, that take no weight decay."""
+        return set()
+
+    def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """`weights` from a file made elsewhere, under the names a `Classifier` on this backbone has."""
+        own = ("backbone.", "head.")
+        return {
+            name if name.startswith(own) else f"backbone.{name}": value for name, value in weights.items()
+        }
+
+
+class Classifier(nn.Module):
+    """A backbone and a linear head; precision is decided here, and logits are always fp32.
+
+    Only half precision is widened to fp32: a classifier made double stays double, for numerical tests.
+    """
+
+    def __init__(self, backbone: Backbone, num_classes: int, *, precision: str = "fp32") -> None:
+        super().__init__()
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        self.backbone = backbone
+        self.num_features = backbone.num_features
+        self.num_classes = num_classes
+        self.precision = precision
+        self.head = nn.Linear(self.num_features, num_classes)
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def features(self, images: Tensor, midway: Midway | None = None, at: str = "embedding") -> Tensor:
+        """The vectors (N, num_features) that enter the head, after `midway` acted at the point `at`."""
+        if at not in POINTS:
+            raise unknown("fusion point", at, POINTS)
+        with self._autocast(images):
+            z: Tensor = self.backbone(images, midway=midway if at == "stage" else None)
+        z = _widened(z)
+        return midway(z) if midway is not None and at == "embedding" else z
+
+    def forward(self, images: Tensor, midway: Midway | None = None, at: str = "embedding") -> Tensor:
+        """Logits (N, num_classes). `midway` acts on the embedding, or on what enters the last stage."""
+        z = self.features(images, midway=midway, at=at)
+        with self._autocast(images):
+            logits: Tensor = self.head(z)
+        return _widened(logits)
+
+    def together(self, *views: Tensor) -> tuple[Tensor, ...]:
+        """The logits of each view, from one pass over all of them."""
+        logits: Tensor = self(torch.cat(views))
+        return torch.split(logits, [len(view) for view in views])
+
+    def layers(self) -> dict[str, int]:
+        """Parameter name to the index of its layer counted from the input, the head last; {} if unknown."""
+        inner = self.backbone.layers()
+        if not inner:
+            return {}
+        last = self.backbone.head_layer()
+        head = {f"head.{name}": last for name, _ in self.head.named_parameters()}
+        return {f"backbone.{name}": layer for name, layer in inner.items()} | head
+
+    def undecayed(self) -> set[str]:
+        """Names of the parameters, beyond the 1-D ones, that take no weight decay."""
+        return {f"backbone.{name}" for name in self.backbone.undecayed()}
+
+    def _autocast(self, images: Tensor) -> AbstractContextManager[None]:
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(images.device.type, torch.bfloat16)
+
+
+def _widened(values: Tensor) -> Tensor:
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values

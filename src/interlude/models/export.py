@@ -1,0 +1,157 @@
+"""A trained classifier as two files that others can read: `model.safetensors` and `config.json`.
+
+Networks of timm are written as timm's hub has them, so that
+`timm.create_model("local-dir:FOLDER", pretrained=True)` gives the same network with the same logits.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from interlude.errors import UserError
+from interlude.models.classifier import Classifier
+from interlude.models.registry import ModelConfig, build
+from interlude.models.timm_backbone import TimmBackbone
+from interlude.models.timm_weights import classifier_names, pretrained_cfg
+from interlude.models.weights import load_weights
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+def save(
+    folder: str | Path,
+    classifier: Classifier,
+    *,
+    model_config: ModelConfig,
+    image_size: tuple[int, int],
+    channels: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    label_names: Sequence[str],
+) -> None:
+    """Write `classifier` to `folder`; both files appear whole or not at all."""
+    weights = classifier.state_dict()
+    if any(not name.startswith(("backbone.", "head.")) for name in weights):
+        raise UserError("only a backbone with a linear head can be exported; this method predicts with more")
+    config: dict[str, Any] = {
+        "architecture": model_config.name,
+        "num_classes": classifier.num_classes,
+        "num_features": classifier.num_features,
+        "label_names": list(label_names),
+        "image_size": list(image_size),
+        "channels": channels,
+        "mean": [float(value) for value in mean],
+        "std": [float(value) for value in std],
+        # where the weights came from and how they were run is not part of the network
+        "model": asdict(replace(model_config, pretrained=False, weights=None, compile=False)),
+    }
+    if isinstance(classifier.backbone, TimmBackbone):
+        timm_weights = _timm_weights(classifier, classifier.backbone)
+        timm_config = _timm_config(classifier.backbone, config)
+        if timm_weights is not None and _timm_agrees(classifier, timm_weights, timm_config):
+            weights, config = timm_weights, config | timm_config
+    _write(Path(folder), weights, config)
+
+
+def load(folder: str | Path) -> tuple[Classifier, dict[str, Any]]:
+    """The classifier that `save` wrote, in evaluation mode, and the content of its config.json."""
+    folder = Path(folder)
+    try:
+        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        model_config = ModelConfig(**config["model"])
+        height, width = config["image_size"]
+        num_classes, channels = int(config["num_classes"]), int(config["channels"])
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"there is no exported model in {folder}: {CONFIG} cannot be read") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / CONFIG} is damaged or was not written by interlude: {error}") from error
+    classifier = build(model_config, num_classes=num_classes, channels=channels, image_size=(height, width))
+    load_weights(classifier, folder / WEIGHTS, model_config.name, head=True)
+    return classifier.eval(), config
+
+
+def _timm_weights(classifier: Classifier, backbone: TimmBackbone) -> dict[str, Tensor] | None:
+    """The weights under timm's names, or None if timm's classifier is more than a linear layer."""
+    import timm
+
+    theirs = timm.create_model(
+        backbone.architecture, num_classes=classifier.num_classes, **backbone.model_args
+    ).state_dict()
+    weights = dict(backbone.model.state_dict())
+    for name in classifier_names(backbone.model):
+        for part, value in classifier.head.state_dict().items():
+            wanted = theirs.get(f"{name}.{part}")
+            if wanted is None or wanted.numel() != value.numel():
+                return None
+            weights[f"{name}.{part}"] = value.reshape(wanted.shape)  # it may be a 1x1 convolution there
+    return weights if weights.keys() == theirs.keys() else None
+
+
+def _timm_agrees(classifier: Classifier, weights: dict[str, Tensor], config: dict[str, Any]) -> bool:
+    """Whether timm, reading these weights in its own way, gives our logits."""
+    import timm
+
+    about = config["pretrained_cfg"] | {"state_dict": _plain(weights)}
+    try:
+        theirs = timm.create_model(
+            config["architecture"], pretrained=True, pretrained_cfg=about, **config["model_args"]
+        )
+    except Exception:  # timm does not read back all that it makes (a Swin for oblong images)
+        return False
+    ours = copy.deepcopy(classifier).cpu().eval()
+    shape = (2, *about["input_size"])
+    images = torch.linspace(-1, 1, math.prod(shape)).reshape(shape)
+    with torch.no_grad():
+        expected = ours.head(ours.backbone(images))
+        return torch.allclose(theirs.eval()(images), expected, rtol=1e-3, atol=1e-4)
+
+
+def _timm_config(backbone: TimmBackbone, config: dict[str, Any]) -> dict[str, Any]:
+    """What timm reads of a config.json, on top of what we read."""
+    known = pretrained_cfg(backbone.model)
+    channels, image_size = config["channels"], config["image_size"]
+    about = {
+        "num_classes": config["num_classes"],
+        "input_size": [channels, *image_size],
+        "mean": config["mean"],
+        "std": config["std"],
+        "crop_pct": 1.0,
+        "fixed_input_size": known.get("fixed_input_size", False),
+        "classifier": known.get("classifier"),
+        # timm would adapt this convolution to the channels, but it is already made for them
+        "first_conv": known.get("first_conv") if channels == 3 else None,
+    }
+    return {
+        "architecture": backbone.architecture,
+        "model_args": backbone.model_args,
+        "pretrained_cfg": {key: value for key, value in about.items() if value is not None},
+    }
+
+
+def _write(folder: Path, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {
+        WEIGHTS: to_bytes(_plain(weights), metadata={"format": "pt"}),
+        CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
+    }
+    for name, content in contents.items():
+        (folder / f"{name}.tmp").write_bytes(content)
+    for name in contents:
+        (folder / f"{name}.tmp").replace(folder / name)
+
+
+def _plain(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, in the usual memory order, no two sharing memory."""
+    return {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in weights.items()
+    }

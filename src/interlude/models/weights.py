@@ -1,0 +1,77 @@
+"""Start a classifier from a file of weights."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from interlude.errors import UserError
+from interlude.models.classifier import Classifier
+
+# under which of these a training program keeps the network in its file
+WRAPPERS = ("model", "state_dict", "model_state_dict", "net")
+
+
+def load_weights(classifier: Classifier, path: str | Path, name: str, *, head: bool = False) -> None:
+    """Fill `classifier`, a network called `name`, from a file.
+
+    The head is skipped where the file has none or one for other classes, unless `head` demands it;
+    everything else must match.
+    """
+    found = classifier.backbone.renamed(read_weights(path))
+    own = classifier.state_dict()
+    heads = {key for key in own if key.startswith("head.")}
+    if not head and any(key not in found or found[key].shape != own[key].shape for key in heads):
+        found = {key: value for key, value in found.items() if key not in heads} | {k: own[k] for k in heads}
+    differences = [
+        _listed("lacks", [key for key in own if key not in found]),
+        _listed("has unknown", [key for key in found if key not in own]),
+        _listed("has other shapes for", [k for k in own if k in found and found[k].shape != own[k].shape]),
+    ]
+    if any(differences):
+        raise UserError(f"{path} does not fit {name}: it {'; it '.join(filter(None, differences))}")
+    classifier.load_state_dict(found)
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """The tensors in a .safetensors or torch file, by name, freed from what programs wrap around them."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise UserError(f"there is no file of weights {path}")
+    try:
+        content = load_file(path) if path.suffix == ".safetensors" else _torch_load(path)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"{path} is damaged or not a file of weights: {reason}") from error
+    weights = _unwrapped(content)
+    if not weights:
+        raise UserError(f"{path} holds no weights")
+    return {name.removeprefix("module."): value for name, value in weights.items()}
+
+
+def _torch_load(path: Path) -> Any:
+    if path.suffix not in (".pt", ".pth", ".bin", ".tar"):
+        raise UserError(f"{path}: a file of weights ends with .safetensors, .pt or .pth")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _unwrapped(content: Any) -> dict[str, Tensor]:
+    if not isinstance(content, dict):
+        return {}
+    for wrapper in WRAPPERS:
+        if isinstance(content.get(wrapper), dict):
+            return _unwrapped(content[wrapper])
+    return {name: value for name, value in content.items() if isinstance(value, Tensor)}
+
+
+def _listed(verb: str, keys: list[str], limit: int = 3) -> str:
+    """`verb` and the first few keys, as files name them, or nothing if there are none."""
+    if not keys:
+        return ""
+    keys = [key.removeprefix("backbone.").removeprefix("model.") for key in keys]
+    more = f" and {len(keys) - limit} more" if len(keys) > limit else ""
+    return f"{verb} {', '.join(keys[:limit])}{more}"
