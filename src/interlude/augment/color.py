@@ -1,8 +1,8 @@
 """What each pixel becomes: Pillow's tone, colour and sharpness operations, bit for bit.
 
-The tone operations say for every image which tables of 256 values `look_up` shall use, one per channel.
-Magnitudes are float64 tensors on the CPU with one value per image; images are uint8 (N, C, H, W) on any
-device, with one channel (grey) or three (red, green, blue).
+AutoContrast and Equalize say for every image which tables of 256 values `look_up` shall use; the others give
+the images themselves. Magnitudes are float64 tensors on the CPU with one value per image; images are uint8
+(N, C, H, W) on any device, with one channel (grey) or three (red, green, blue).
 """
 
 import torch
@@ -18,27 +18,27 @@ def look_up(images: Tensor, tables: Tensor) -> Tensor:
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Table that scales towards black (factor 0)."""
-    return _same_for_channels(images, _blend(torch.zeros(()), _values().float(), factor.float()[:, None]))
+    """Scale towards black (factor 0)."""
+    return images.float().mul_(_per_image(images, factor)).clamp_(max=255).to(torch.uint8)
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Table that scales towards the mean grey of the image (factor 0)."""
-    mean = torch.floor(luma(images).mean((1, 2, 3), dtype=torch.float64) + 0.5).float()
-    scale = factor.float().to(images.device)
-    return _same_for_channels(images, _blend(mean[:, None], _values(images).float(), scale[:, None]))
+    """Scale towards the mean grey of the image (factor 0)."""
+    mean = torch.floor(luma(images).mean((1, 2, 3), keepdim=True, dtype=torch.float64) + 0.5)
+    return _blend(mean.float(), images.float(), _per_image(images, factor))
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Table that keeps the highest bits (cut to a whole number, at least one)."""
-    dropped = 8 - bits.long().clamp(1, 8)[:, None]
-    return _same_for_channels(images, _values() >> dropped << dropped)
+    """Keep the highest bits (cut to a whole number, at least one)."""
+    dropped = 8 - bits.long().clamp(1, 8)
+    return images & (255 >> dropped << dropped).to(images.device, torch.uint8)[:, None, None, None]
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Table that inverts the values from the threshold on."""
-    values = _values()
-    return _same_for_channels(images, torch.where(values < threshold[:, None], values, 255 - values))
+    """Invert the values from the threshold on."""
+    first = torch.ceil(threshold).to(images.device, torch.int16)[:, None, None, None]
+    inverted = (images.short() >= first).to(torch.uint8)
+    return images ^ inverted.mul_(255)
 
 
 def autocontrast(images: Tensor, _: Tensor) -> Tensor:
@@ -65,20 +65,20 @@ def equalize(images: Tensor, _: Tensor) -> Tensor:
 
 
 def color(images: Tensor, factor: Tensor) -> Tensor:
-    """Images with their colours scaled towards grey (factor 0); a grey image stays."""
+    """Scale the colours towards grey (factor 0); a grey image stays."""
     if images.shape[1] == 1:
         return images
     return _blend(luma(images), images.float(), _per_image(images, factor))
 
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """Images blended with a smoothed version (factor 0), whose outermost pixels are the image's own."""
+    """Blend with a smoothed version (factor 0), whose outermost pixels are the image's own."""
     fine = images.short()
     rows = fine[:, :, :-2] + fine[:, :, 1:-1] + fine[:, :, 2:]
     total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + (SMOOTH_CENTRE - 1) * fine[:, :, 1:-1, 1:-1]
     smooth = images.float()
     # total / 13 stays at least 1/26 away from any half, so rounding errors cannot reach the result.
-    smooth[:, :, 1:-1, 1:-1] = torch.floor(total / SMOOTH_TOTAL + 0.5)
+    smooth[:, :, 1:-1, 1:-1] = total.float().div_(SMOOTH_TOTAL).add_(0.5).floor_()
     return _blend(smooth, images.float(), _per_image(images, factor))
 
 
@@ -88,21 +88,17 @@ def luma(images: Tensor) -> Tensor:
         return images.float()
     red, green, blue = torch.split(images.float(), 1, dim=1)
     # Exact: every product and sum is a whole number below 2^24.
-    return torch.floor((red * LUMA[0] + green * LUMA[1] + blue * LUMA[2] + 32768) / 65536)
+    weighted = (red * LUMA[0]).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
+    return weighted.add_(32768).div_(65536).floor_()
 
 
 def _blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
     """Pillow's blend: float32, two roundings, then cut; a factor above one may leave the range of a byte."""
-    return (start + factor * (end - start)).clamp_(0, 255).to(torch.uint8)
+    return (end - start).mul_(factor).add_(start).clamp_(0, 255).to(torch.uint8)
 
 
-def _same_for_channels(images: Tensor, table: Tensor) -> Tensor:
-    return table.to(images.device, torch.uint8)[:, None].expand(-1, images.shape[1], -1)
-
-
-def _values(images: Tensor | None = None) -> Tensor:
-    """0..255, where the images are if any are given."""
-    return torch.arange(256, device=None if images is None else images.device)
+def _values(images: Tensor) -> Tensor:
+    return torch.arange(256, device=images.device)
 
 
 def _per_image(images: Tensor, factor: Tensor) -> Tensor:

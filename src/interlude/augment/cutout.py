@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from interlude.augment.color import luma
-from interlude.augment.draw import Draw, uniform
+from interlude.augment.draw import Draw, fold, uniform
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,16 @@ class Cutout:
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         height, width = images.shape[-2:]
-        side = (self.smallest + (self.largest - self.smallest) * draw["side"].double()) * width
+        folded, numbers = fold(images, torch.column_stack((draw["centre"], draw["side"])).double())
+        down, across, side = numbers.unbind(1)
+        side = (self.smallest + (self.largest - self.smallest) * side) * width
         side = side.trunc() if self.whole_pixels else side
-        down, across = draw["centre"].double().unbind(1)
         rows = _painted(down * height, side, height).to(images.device)
         columns = _painted(across * width, side, width).to(images.device)
         box = (rows[:, :, None] & columns[:, None, :])[:, None]
+        fill = self._color(images).repeat(1, folded.shape[1] // images.shape[1], 1, 1)
         # Bits select faster than torch.where: the box is 255 inside and 0 outside.
-        return (images & ~box) | (self._color(images) & box)
+        return (folded & ~box).bitwise_or_(fill & box).view(images.shape)
 
     def _color(self, images: Tensor) -> Tensor:
         fill = torch.tensor(self.fill, dtype=torch.uint8, device=images.device).view(1, 3, 1, 1)

@@ -4,6 +4,7 @@ An augmentation makes all its random numbers first and then transforms a batch w
 sharing one realisation inside a group is nothing but indexing: `apply(images, take(draw, group_of_row))`.
 """
 
+from math import gcd
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -28,6 +29,17 @@ class Augmentation(Protocol):
 def take(draw: Draw, rows: Tensor) -> Draw:
     """The given rows of a draw; a row named twice is one realisation shared by two images."""
     return {name: values[rows] for name, values in draw.items()}
+
+
+def fold(images: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Neighbours with the same numbers as one image of more channels, and the numbers without repeats.
+
+    What moves or hides pixels is thus worked out once for a whole group that shares a realisation. The runs
+    must be of equal length to be joined; otherwise both come back as they are.
+    """
+    changes = (numbers[1:] != numbers[:-1]).flatten(1).any(1).nonzero().flatten() + 1
+    run = gcd(len(numbers), *changes.tolist()) or 1
+    return images.reshape(-1, run * images.shape[1], *images.shape[2:]), numbers[::run]
 
 
 def uniform(*shape: int, generator: Generator) -> Tensor:

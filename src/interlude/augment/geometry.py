@@ -1,7 +1,7 @@
 """Where each pixel comes from: flip, crop, rotate, shear and translate, each pixel as Pillow would place it.
 
-The last three say for every image which six whole numbers `warp` shall use. Magnitudes are float64 tensors on
-the CPU with one value per image; images are uint8 (N, C, H, W) on any device.
+The last three say for every image which affine map `warp` shall follow. Magnitudes are float64 tensors on the
+CPU with one value per image; images are uint8 (N, C, H, W) on any device.
 """
 
 from dataclasses import dataclass
@@ -10,24 +10,26 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from interlude.augment.draw import Draw, uniform
+from interlude.augment.draw import Draw, fold, uniform
 
 FRACTION_BITS = 16  # of the fixed-point coordinates in Pillow's nearest-neighbour transform
-INDICES_AT_ONCE = (
-    2**20
-)  # positions worked on together: larger tables of them leave the cache and cost page faults
+INDICES_AT_ONCE = 2**20  # positions worked on together; larger tables of them cost page faults
 
 
-def warp(images: Tensor, coefficients: Tensor) -> Tensor:
-    """Pixel (x, y) of image i becomes its pixel (a x + b y + c, d x + e y + f), black if that lies outside.
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """Pixel (x, y) of image i becomes its pixel `maps[i] @ (x, y, 1)`, black if that lies outside.
 
-    `coefficients` (N, 6) are a to f in fixed point, as `rotate` and the other four make them.
+    The maps (N, 2, 3) are float64 on the CPU. They are taken at the centres of pixels and, as in Pillow, with
+    16 bits after the point.
     """
-    a, b, c, d, e, f = coefficients.to(images.device)[:, :, None, None].unbind(1)
-    x, y = _across(images), _down(images)
-    columns = (a * x + (b * y + c)).bitwise_right_shift_(FRACTION_BITS)
-    rows = (d * x + (e * y + f)).bitwise_right_shift_(FRACTION_BITS)
-    return _read_or_black(images, rows, columns)
+    folded, maps = fold(images, maps)
+    start = maps[:, :, 2] + maps[:, :, 0] * 0.5 + maps[:, :, 1] * 0.5
+    exact = torch.cat((maps[:, :, :2], start[:, :, None]), dim=2)
+    fixed = torch.floor(exact * 2**FRACTION_BITS + 0.5).to(images.device, torch.int32)
+    along_x, along_y, start = fixed.transpose(0, 1)[..., None, None].unbind(2)
+    position = along_x * _across(images) + (along_y * _down(images) + start)
+    columns, rows = position.bitwise_right_shift_(FRACTION_BITS)
+    return _read_or_black(folded, rows, columns).view(images.shape)
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
@@ -36,39 +38,38 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
     angle = torch.deg2rad(degrees)
     cos, sin = torch.cos(angle), torch.sin(angle)
     x, y = width / 2, height / 2
-    return _fixed_point(cos, -sin, x - (cos * x - sin * y), sin, cos, y - (sin * x + cos * y))
+    numbers = (cos, -sin, x - (cos * x - sin * y), sin, cos, y - (sin * x + cos * y))
+    return torch.stack(numbers, dim=1).view(-1, 2, 3)
 
 
 def shear_x(images: Tensor, share: Tensor) -> Tensor:
     """Shift every row by `share` times its distance from the top."""
-    zero, one = torch.zeros_like(share), torch.ones_like(share)
-    return _fixed_point(one, share, zero, zero, one, zero)
+    return _identity_but(share, row=0, column=1)
 
 
 def shear_y(images: Tensor, share: Tensor) -> Tensor:
     """Shift every column by `share` times its distance from the left."""
-    zero, one = torch.zeros_like(share), torch.ones_like(share)
-    return _fixed_point(one, zero, zero, share, one, zero)
+    return _identity_but(share, row=1, column=0)
 
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Move to the left by a share of the width, rounded to the nearest pixel."""
-    return _shift(torch.floor(share * images.shape[-1] + 0.5), torch.zeros_like(share))
+    return _identity_but(torch.floor(share * images.shape[-1] + 0.5), row=0, column=2)
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Move up by a share of the height, rounded to the nearest pixel."""
-    return _shift(torch.zeros_like(share), torch.floor(share * images.shape[-2] + 0.5))
+    return _identity_but(torch.floor(share * images.shape[-2] + 0.5), row=1, column=2)
 
 
 def translate_x_whole(images: Tensor, share: Tensor) -> Tensor:
     """Move to the left by a share of the width, cut to whole pixels as in the released code."""
-    return _shift(torch.trunc(share * images.shape[-1]), torch.zeros_like(share))
+    return _identity_but(torch.trunc(share * images.shape[-1]), row=0, column=2)
 
 
 def translate_y_whole(images: Tensor, share: Tensor) -> Tensor:
     """Move up by a share of the height, cut to whole pixels as in the released code."""
-    return _shift(torch.zeros_like(share), torch.trunc(share * images.shape[-2]))
+    return _identity_but(torch.trunc(share * images.shape[-2]), row=1, column=2)
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,15 @@ class FlipCrop:
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         height, width = images.shape[-2:]
-        down, across = draw["crop"].double().unbind(1)
-        rows = _down(images) + self._start(down, height).to(images.device)[:, None, None]
-        columns = _across(images) + self._start(across, width).to(images.device)[:, None, None]
-        flip = draw["flip"].to(images.device)[:, None, None]
+        folded, numbers = fold(images, torch.column_stack((draw["crop"], draw["flip"])).double())
+        down, across, flip = numbers[:, :, None, None].unbind(1)
+        rows = _down(images) + self._start(down, height).to(images.device)
+        columns = _across(images) + self._start(across, width).to(images.device)
         if self.reflect:
-            columns = _reflect(columns, width)
-            return _read(images, _reflect(rows, height), torch.where(flip, width - 1 - columns, columns))
-        return _read_or_black(images, rows, torch.where(flip, width - 1 - columns, columns))
+            rows, columns = _reflect(rows, height), _reflect(columns, width)
+        columns = torch.where(flip.to(images.device) > 0, width - 1 - columns, columns)
+        read = _read if self.reflect else _read_or_black
+        return read(folded, rows, columns).view(images.shape)
 
     def _start(self, position: Tensor, size: int) -> Tensor:
         """The first pixel of the cut, from -pad to +pad, for a position on [0, 1)."""
@@ -127,16 +129,11 @@ def _read_or_black(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return _read(framed, rows.add_(1).clamp_(0, height + 1), columns.add_(1).clamp_(0, width + 1))
 
 
-def _fixed_point(*matrix: Tensor) -> Tensor:
-    """Pillow's integers for the six coefficients of an affine map between centres of pixels."""
-    a, b, c, d, e, f = matrix
-    exact = torch.stack((a, b, c + a * 0.5 + b * 0.5, d, e, f + d * 0.5 + e * 0.5), dim=1)
-    return torch.floor(exact * 2**FRACTION_BITS + 0.5).int()
-
-
-def _shift(left: Tensor, up: Tensor) -> Tensor:
-    zero, one = torch.zeros_like(left), torch.ones_like(left)
-    return _fixed_point(one, zero, left, zero, one, up)
+def _identity_but(value: Tensor, *, row: int, column: int) -> Tensor:
+    """Maps (N, 2, 3) that move nothing, except for one entry."""
+    maps = torch.eye(2, 3, dtype=torch.float64).repeat(len(value), 1, 1)
+    maps[:, row, column] = value
+    return maps
 
 
 def _down(images: Tensor) -> Tensor:

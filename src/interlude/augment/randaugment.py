@@ -45,20 +45,20 @@ GEOMETRY = (
     Operation("TranslateX", geometry.translate_x, geometry.warp, 0, 0.3, signed=True),
     Operation("TranslateY", geometry.translate_y, geometry.warp, 0, 0.3, signed=True),
 )
-TONE = (
+TABLES = (
     Operation("AutoContrast", color.autocontrast, color.look_up),
-    Operation("Brightness", color.brightness, color.look_up, 0.05, 0.95),
-    Operation("Contrast", color.contrast, color.look_up, 0.05, 0.95),
     Operation("Equalize", color.equalize, color.look_up),
-    Operation("Posterize", color.posterize, color.look_up, 4, 8),
-    Operation("Solarize", color.solarize, color.look_up, 256, 0),
 )
-PIXELS = (
+VALUES = (
+    Operation("Brightness", color.brightness, replace, 0.05, 0.95),
     Operation("Color", color.color, replace, 0.05, 0.95),
+    Operation("Contrast", color.contrast, replace, 0.05, 0.95),
     Operation("Identity", identity, replace),
+    Operation("Posterize", color.posterize, replace, 4, 8),
     Operation("Sharpness", color.sharpness, replace, 0.05, 0.95),
+    Operation("Solarize", color.solarize, replace, 256, 0),
 )
-OPERATIONS = {operation.name: operation for operation in (*GEOMETRY, *TONE, *PIXELS)}
+OPERATIONS = {operation.name: operation for operation in (*GEOMETRY, *TABLES, *VALUES)}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class RandAugment:
         """Transform, in place, images that are sorted by the operation chosen for them."""
         ends = torch.bincount(chosen, minlength=len(self.operations) + 1).cumsum(0).tolist()
         slices = [slice(start, end) for start, end in pairwise([0, *ends])]
-        busy = [pair for pair in zip(self.operations, slices, strict=False) if pair[1].start < pair[1].stop]
+        pairs = zip(self.operations, slices, strict=False)  # the last slice is of images left alone
+        busy = [(operation, rows) for operation, rows in pairs if rows.start < rows.stop]
         for carry_out, members in groupby(busy, key=lambda member: member[0].carry_out):
             group = list(members)
             rows = slice(group[0][1].start, group[-1][1].stop)

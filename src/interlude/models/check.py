@@ -123,7 +123,8 @@ def _check_gradients(backbone: Backbone, images: Tensor) -> None:
     backbone.zero_grad(set_to_none=True)
     embedding = backbone(images)
     embedding.backward(torch.linspace(-1, 1, embedding.numel()).reshape(embedding.shape))
-    still = {name for name, x in backbone.named_parameters() if x.grad is None or not x.grad.any()}
+    filled = [(name, x.grad) for name, x in backbone.named_parameters() if x.numel()]
+    still = {name for name, gradient in filled if gradient is None or not gradient.any()}
     backbone.zero_grad(set_to_none=True)
     _require(not still - backbone.untrained, f"no gradient reaches {sorted(still - backbone.untrained)}")
     _require(

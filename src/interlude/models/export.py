@@ -70,6 +70,7 @@ def load(folder: str | Path) -> tuple[Classifier, dict[str, Any]]:
         model_config = ModelConfig(**config["model"])
         height, width = config["image_size"]
         num_classes, channels = int(config["num_classes"]), int(config["channels"])
+        _ = config["mean"], config["std"], config["label_names"]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"there is no exported model in {folder}: {CONFIG} cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -30,6 +30,7 @@ class TimmBackbone(Backbone):
         self.model_args = model_args
         self._pending: Midway | None = None
         self._rows = 0
+        self._caching: list[Any] = [x for x in model.modules() if hasattr(x, "attention_bias_cache")]
         self._watch_last_stage()
 
     def forward(self, images: Tensor, midway: Midway | None = None) -> Tensor:
@@ -38,6 +39,8 @@ class TimmBackbone(Backbone):
             embedding: Tensor = self.model.forward_head(self.model.forward_features(images), pre_logits=True)
         finally:
             missed, self._pending = self._pending, None
+            for part in self._caching:  # timm trusts weights not to move in evaluation, but averaged ones do
+                part.attention_bias_cache = {}
         if missed is not None:
             raise self._no_stage()
         return embedding
@@ -56,18 +59,19 @@ class TimmBackbone(Backbone):
     def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         if any(name.startswith("backbone.") for name in weights):
             return super().renamed(weights)
-        body, head = body_weights(self.model, weights), head_weights(self.model, weights)
-        return {f"backbone.model.{name}": x for name, x in body.items()} | {
-            f"head.{k}": x for k, x in head.items()
-        }
+        body = {f"backbone.model.{name}": x for name, x in body_weights(self.model, weights).items()}
+        head = {f"head.{name}": x for name, x in head_weights(self.model, weights).items()}
+        return body | head
 
     @property
     def _classifier_weight(self) -> str:
         return f"{classifier_names(self.model)[0]}.weight"
 
     def _groups(self) -> dict[str, int]:
-        """Layer of each parameter and of the classifier, as timm counts them, but what follows the last
-        block (a ViT's final norm) is with the classifier."""
+        """The layer of each parameter and of the classifier, as timm counts them.
+
+        One difference: what follows the last block, such as a ViT's final norm, is with the classifier.
+        """
         from timm.models._manipulate import group_with_matcher
 
         if not hasattr(self.model, "group_matcher"):
@@ -81,17 +85,13 @@ class TimmBackbone(Backbone):
 
         The hooks are methods, not closures, because a deep copy of the network takes methods along.
         """
-        places = dict(self.model.named_modules())
-        stages = [
-            places[info["module"]] for info in _feature_info(self.model) if info.get("module") in places
-        ]
-        if not stages:
-            return
-        if any(weight.ndim > 1 for weight in stages[-1].parameters()):
+        parts = dict(self.model.named_modules())
+        names = [info.get("module") for info in _feature_info(self.model)]
+        stages = [parts[name] for name in names if name in parts]
+        if stages and any(weight.ndim > 1 for weight in stages[-1].parameters()):
             stages[-1].register_forward_pre_hook(self._before_last_stage)
-        elif (
-            len(stages) > 1
-        ):  # the last entry is a mere norm or pool: the stage begins where the one before ends
+        elif len(stages) > 1:
+            # the last part is a mere norm or pool, so the stage begins where the part before it ends
             stages[-2].register_forward_hook(self._after_second_last_stage)
 
     def _before_last_stage(self, stage: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -114,9 +114,7 @@ class TimmBackbone(Backbone):
         )
 
 
-@family(
-    r"timm:.+", "timm:NAME", "any network of timm, with its weights (timm:resnet18, timm:resnet18.a1_in1k)"
-)
+@family(r"timm:.+", "timm:NAME", "any network of timm, such as timm:resnet18 or timm:resnet18.a1_in1k")
 def timm_backbone(
     name: str,
     *,
@@ -200,7 +198,7 @@ def _width(model: Any, name: str, shape: tuple[int, int, int]) -> int:
 
 def _unfit(name: str, image_size: Any, error: Exception) -> UserError:
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
-    return UserError(f"timm:{name} does not take images of size {image_size}: {reason}")
+    return UserError(f"timm cannot make {name!r} for images of size {image_size}: {reason}")
 
 
 def _unknown(name: str, known: list[str]) -> UserError:
@@ -224,9 +222,5 @@ def _without_tail(matcher: Any) -> Any:
 
     if not isinstance(matcher, dict):
         return matcher
-    return {
-        group: rules
-        if rules is None or isinstance(rules, str)
-        else [rule for rule in rules if not is_tail(*rule)]
-        for group, rules in matcher.items()
-    }
+    lists = {group: rules for group, rules in matcher.items() if isinstance(rules, list | tuple)}
+    return matcher | {group: [rule for rule in rules if not is_tail(*rule)] for group, rules in lists.items()}

@@ -36,7 +36,10 @@ def body_weights(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tens
     if not all(name in weights and weights[name].shape == value.shape for name, value in own.items()):
         weights = _adapted_to_channels(model, _converted(model, weights))
     heads = tuple(f"{name}." for name in classifier_names(model))
-    return {name: x for name, x in weights.items() if name in own or not name.startswith(OTHER_PARTS + heads)}
+    body = {name: value for name, value in weights.items() if name in own or not name.startswith(OTHER_PARTS)}
+    # some networks made without classes keep a classifier of width zero
+    empty = {name: value for name, value in own.items() if name.startswith(heads)}
+    return {name: value for name, value in body.items() if not name.startswith(heads)} | empty
 
 
 def _converted(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -24,9 +24,9 @@ def load_weights(classifier: Classifier, path: str | Path, name: str, *, head: b
     """
     found = classifier.backbone.renamed(read_weights(path))
     own = classifier.state_dict()
-    heads = {key for key in own if key.startswith("head.")}
-    if not head and any(key not in found or found[key].shape != own[key].shape for key in heads):
-        found = {key: value for key, value in found.items() if key not in heads} | {k: own[k] for k in heads}
+    fresh = {key: value for key, value in own.items() if key.startswith("head.")}
+    if not head and any(key not in found or found[key].shape != value.shape for key, value in fresh.items()):
+        found |= fresh
     differences = [
         _listed("lacks", [key for key in own if key not in found]),
         _listed("has unknown", [key for key in found if key not in own]),
@@ -44,7 +44,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise UserError(f"there is no file of weights {path}")
     try:
         content = load_file(path) if path.suffix == ".safetensors" else _torch_load(path)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, OSError, EOFError, KeyError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"{path} is damaged or not a file of weights: {reason}") from error
     weights = _unwrapped(content)

@@ -18,6 +18,7 @@ from interlude.augment import AugmentConfig, build, take
 
 ON_SIZES = pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 ON_CHANNELS = pytest.mark.parametrize("channels", [1, 3])
+ON_GROUPS = pytest.mark.parametrize("group", [1, 5, 7], ids="groups_of_{}".format)  # 300 / 7 leaves a rest
 REPEATS = 20  # times the 15 pictures
 
 
@@ -25,8 +26,10 @@ def batch(channels, size):
     return pictures(channels, *size).repeat(REPEATS, 1, 1, 1)
 
 
-def drawn(augmentation, n, seed=0):
-    return augmentation.draw(n, torch.Generator().manual_seed(seed))
+def drawn(augmentation, n, seed=0, group=1):
+    """A draw of n rows, in which `group` neighbours at a time share one realisation."""
+    draw = augmentation.draw(-(-n // group), torch.Generator().manual_seed(seed))
+    return take(draw, torch.arange(n) // group)
 
 
 def names_of(strong):
@@ -42,10 +45,11 @@ def slots(draw, row):
 
 @ON_SIZES
 @ON_CHANNELS
-def test_weak_views_of_natural_images_equal_pillow(channels, size):
+@ON_GROUPS
+def test_weak_views_of_natural_images_equal_pillow(group, channels, size):
     weak = build()["weak"]
     images = batch(channels, size)
-    draw = drawn(weak, len(images))
+    draw = drawn(weak, len(images), group=group)
     wanted = each(images, lambda image, i: flip_crop(image, draw["flip"][i], draw["crop"][i].tolist()))
     views = weak.apply(images, draw)
     assert torch.equal(views, wanted), differences(views, wanted)
@@ -53,10 +57,11 @@ def test_weak_views_of_natural_images_equal_pillow(channels, size):
 
 @ON_SIZES
 @ON_CHANNELS
-def test_strong_views_of_natural_images_equal_pillow(channels, size):
+@ON_GROUPS
+def test_strong_views_of_natural_images_equal_pillow(group, channels, size):
     strong = build()["strong"]
     images = batch(channels, size)
-    draw = drawn(strong, len(images))
+    draw = drawn(strong, len(images), group=group)
 
     def one(image, i):
         image = flip_crop(image, draw["flip"][i], draw["crop"][i].tolist())

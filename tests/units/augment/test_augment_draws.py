@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from interlude.augment import AugmentConfig, Cutout, FlipCrop, build, take
+from interlude.augment.draw import fold
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "vectors.json").read_text())
 MANY = 20_000
@@ -112,8 +113,8 @@ def _shift(name, share, size):
     """By how many pixels an image of this size is moved."""
     operation = next(o for o in randaugment().operations if o.name == name)
     images = torch.zeros(1, 1, size, size, dtype=torch.uint8)
-    fixed = operation.plan(images, torch.tensor([share], dtype=torch.float64))[0]
-    return int(fixed[2 if name == "TranslateX" else 5]) >> 16
+    matrix = operation.plan(images, torch.tensor([share], dtype=torch.float64))[0]
+    return matrix[0 if name == "TranslateX" else 1, 2]
 
 
 @pytest.mark.parametrize("case", VECTORS["cutout"]["cases"], ids=lambda case: str(case["center"]))
@@ -140,6 +141,21 @@ def test_taking_rows_indexes_every_number_of_a_draw():
     assert chosen.keys() == numbers.keys()
     for name, values in chosen.items():
         assert torch.equal(values, torch.stack([numbers[name][4], numbers[name][0], numbers[name][0]]))
+
+
+def test_neighbours_with_equal_numbers_fold_into_one_image_of_more_channels():
+    images = torch.arange(6 * 3).view(6, 3, 1, 1)
+    folded, numbers = fold(images, torch.tensor([[1.0], [1.0], [2.0], [2.0], [2.0], [2.0]]))
+    assert numbers.flatten().tolist() == [1, 2, 2]
+    assert folded.flatten(1).tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17]]
+
+
+@pytest.mark.parametrize("numbers", [[1, 1, 2], [1, 2, 2, 2], [1, 2, 1, 2], [5], []])
+def test_uneven_runs_are_not_folded(numbers):
+    images = torch.zeros(len(numbers), 3, 2, 2)
+    folded, kept = fold(images, torch.tensor(numbers).view(-1, 1))
+    assert folded.shape == images.shape
+    assert kept.flatten().tolist() == numbers
 
 
 def test_draws_do_not_touch_the_global_generator():

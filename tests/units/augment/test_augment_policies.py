@@ -4,7 +4,7 @@ import pytest
 import torch
 from pillow_reference import pictures
 
-from interlude.augment import AugmentConfig, Policy, build, policy, policy_names
+from interlude.augment import AugmentConfig, Policy, build, describe, policy, policy_names
 from interlude.augment import policies as module
 from interlude.errors import UserError
 
@@ -19,6 +19,11 @@ def view(augmentation, images):
 
 def test_the_four_policies_have_names():
     assert {"natural", "usb", "digits", "grayscale-medical"} <= set(policy_names())
+
+
+def test_every_policy_says_what_it_is_for():
+    assert list(describe()) == list(policy_names())
+    assert all(describe().values()), f"a policy without a docstring: {describe()}"
 
 
 @pytest.mark.parametrize("name", policy_names())

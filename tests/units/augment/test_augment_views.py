@@ -29,6 +29,16 @@ def test_normalizing_can_put_the_channels_last():
     assert torch.equal(planar, last)
 
 
+def test_normalizing_no_images_gives_none():
+    assert normalize(torch.zeros(0, 3, 8, 8, dtype=torch.uint8), MEAN, STD).shape == (0, 3, 8, 8)
+
+
+def test_a_large_batch_is_normalized_to_its_last_image():
+    images = pictures(3, 96, 96)
+    last = normalize(images, MEAN, STD)[-1:]
+    assert torch.equal(last, normalize(images[-1:], MEAN, STD))
+
+
 def test_normalizing_leaves_the_bytes_alone():
     images = pictures(3, 32, 32)
     before = images.clone()

@@ -1,0 +1,59 @@
+"""Makes the documentation pages that follow from the code: one for each method, and the list of decisions."""
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from interlude.method import Method, find_method, method_names
+
+
+def write_method_pages(folder: Path) -> None:
+    """One page a method, from its docstrings, its views and its options; and a page that lists them."""
+    folder.mkdir(exist_ok=True)
+    for name in method_names():
+        write(folder / f"{name}.md", method_page(name, find_method(name)))
+    rows = "\n".join(f"| [{name}]({name}.md) | {summary(find_method(name))} |" for name in method_names())
+    listed = "\n".join(method_names())
+    write(
+        folder / "index.md",
+        f"# Methods\n\n| name | in one line |\n|---|---|\n{rows}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n",
+    )
+
+
+def method_page(name: str, method: type[Method]) -> str:
+    """The page of one method."""
+    story = (sys.modules[method.__module__].__doc__ or "").strip()
+    views = f"Views: labeled {listing(method.labeled)}; unlabeled {listing(method.unlabeled)}. Default mu: {method.mu}."
+    options = [option for option in fields(method.Config) if option.name != "name"]
+    table = "".join(
+        f"| `--method.{option.name.replace('_', '-')}` | `{option.default}` | {option.metadata['help']} |\n"
+        for option in options
+    )
+    section = f"\n## Options\n\n| option | default | meaning |\n|---|---|---|\n{table}" if options else ""
+    command = (
+        f"```sh\ninterlude train --data digits --labels 40 --augment digits --method {name} --steps 600\n```"
+    )
+    return f"# {name}\n\n{summary(method)}\n\n{story}\n\n{views}\n\n{command}\n{section}"
+
+
+def write_decision_index(folder: Path) -> None:
+    """The list of decisions, by number."""
+    names = "\n".join(path.stem for path in sorted(folder.glob("[0-9]*.md")))
+    intro = "# Decisions\n\nWhy central things are as they are, half a page each.\n"
+    write(folder / "index.md", f"{intro}\n```{{toctree}}\n:maxdepth: 1\n\n{names}\n```\n")
+
+
+def summary(method: type[Method]) -> str:
+    """The first line of a method's docstring."""
+    return (method.__doc__ or "").strip().partition("\n")[0]
+
+
+def listing(views: tuple[str, ...]) -> str:
+    """The kinds of views in words."""
+    return ", ".join(views) or "none"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a page, leaving an equal one untouched so that Sphinx does not rebuild it."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")

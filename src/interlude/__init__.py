@@ -1,0 +1,54 @@
+"""Semi-supervised image classification for people with many images and few labels."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from interlude.errors import RunError, UserError
+    from interlude.method import Batch, Clock, Method, Objective, Task, find_method, method_names, register
+    from interlude.models import Classifier
+    from interlude.options import option
+    from interlude.predictor import Predictor
+    from interlude.training import Result, train
+
+_HOMES = {
+    "errors": ("RunError", "UserError"),
+    "method": ("Batch", "Clock", "Method", "Objective", "Task", "find_method", "method_names", "register"),
+    "models": ("Classifier",),
+    "options": ("option",),
+    "predictor": ("Predictor",),
+    "training": ("Result", "train"),
+}
+
+__all__ = [
+    "Batch",
+    "Classifier",
+    "Clock",
+    "Method",
+    "Objective",
+    "Predictor",
+    "Result",
+    "RunError",
+    "Task",
+    "UserError",
+    "__version__",
+    "find_method",
+    "method_names",
+    "option",
+    "register",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are fetched when first used: `import interlude` itself does not import torch."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"interlude.{module}"), name)
+    raise AttributeError(f"module 'interlude' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

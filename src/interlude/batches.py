@@ -1,0 +1,113 @@
+"""The batch of each step: which images, which draws, which views; a pure function of (seed, step)."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from interlude import rng
+from interlude.augment import Augmentation, Draw, normalize, take
+from interlude.data import Images, Sampler, Split
+from interlude.errors import unknown
+from interlude.method import Batch
+
+Kinds = tuple[str, ...]
+
+
+class Pick(NamedTuple):
+    """What chance decides about a batch."""
+
+    rows_x: Tensor
+    rows_u: Tensor
+    draws_x: list[Draw]
+    draws_u: list[Draw]
+
+
+class Batches:
+    """Builds the views that a method declares, for any step, in any order."""
+
+    def __init__(
+        self,
+        split: Split,
+        augmentations: Mapping[str, Augmentation],
+        *,
+        batch: int,
+        mu: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.split, self.augmentations = split, augmentations
+        self.batch, self.mu, self.seed, self.device = batch, mu, seed, device
+
+    def __call__(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Batch:
+        """The batch of `step` with these views."""
+        pick = self.pick(step, labeled, unlabeled, shared_draws=shared_draws)
+        x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
+        return Batch(
+            x=tuple(self.network_input(view) for view in self.views(x, labeled, pick.draws_x)),
+            y=self.split.labeled.labels_of(pick.rows_x).to(self.device),
+            u=tuple(self.network_input(view) for view in self.views(u, unlabeled, pick.draws_u)),
+            rows_x=pick.rows_x.to(self.device),
+            rows_u=pick.rows_u.to(self.device),
+        )
+
+    def pick(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Pick:
+        """Rows and draws of `step`; with shared draws, view k of a whole group has one draw."""
+        num_u = self.batch * self.mu if unlabeled else 0
+        generator = rng.generator(self.seed, "draws", step)
+        draws_x = [self.augmentation(kind).draw(self.batch, generator) for kind in labeled]
+        if shared_draws:
+            assert labeled == unlabeled, "draws are shared between the same kinds of views"
+            draws_u = [take(draw, torch.arange(num_u) // self.mu) for draw in draws_x]
+        else:
+            draws_u = [self.augmentation(kind).draw(num_u, generator) for kind in unlabeled]
+        return Pick(
+            self.rows(self.split.labeled, "labeled", step, self.batch),
+            self.rows(self.split.unlabeled, "unlabeled", step, num_u),
+            draws_x,
+            draws_u,
+        )
+
+    def rows(self, images: Images, stream: str, step: int, count: int) -> Tensor:
+        """Which `count` images `step` takes from a stream that visits each of them once an epoch."""
+        if not count:
+            return torch.empty(0, dtype=torch.int64)
+        return Sampler(len(images), seed=self.seed, stream=stream).rows(step * count, count)
+
+    def pictures(self, step: int, kinds: Kinds, *, shared_draws: bool) -> list[dict[str, Tensor]]:
+        """For each group of `step`, its uint8 images, original and in each kind of view: labeled first."""
+        pick = self.pick(step, kinds, kinds, shared_draws=shared_draws)
+        x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
+        views_x = [x, *self.views(x, kinds, pick.draws_x)]
+        views_u = [u, *self.views(u, kinds, pick.draws_u)]
+        titles = ["original", *kinds]
+        return [
+            {
+                title: torch.cat([of_x[group : group + 1], of_u[group * self.mu : (group + 1) * self.mu]])
+                for title, of_x, of_u in zip(titles, views_x, views_u, strict=True)
+            }
+            for group in range(self.batch)
+        ]
+
+    def views(self, pixels: Tensor, kinds: Kinds, draws: list[Draw]) -> list[Tensor]:
+        """One uint8 view of all images for each kind and its draws."""
+        pixels = pixels.to(self.device)
+        return [self.augmentation(kind).apply(pixels, draw) for kind, draw in zip(kinds, draws, strict=True)]
+
+    def sweep(self, images: Images, kind: str) -> Iterator[Tensor]:
+        """All images in order in batches of one view, the same draws at every sweep."""
+        augmentation = self.augmentation(kind)
+        for rows in torch.arange(len(images)).split(256):
+            draw = augmentation.draw(len(rows), rng.generator(self.seed, "sweep", kind, int(rows[0])))
+            yield self.network_input(augmentation.apply(images.take(rows).to(self.device), draw))
+
+    def network_input(self, pixels: Tensor) -> Tensor:
+        """uint8 pixels as the network takes them."""
+        return normalize(pixels, self.split.mean, self.split.std, channels_last=True)
+
+    def augmentation(self, kind: str) -> Augmentation:
+        """The augmentation behind a view word."""
+        if kind not in self.augmentations:
+            raise unknown("view", kind, self.augmentations)
+        return self.augmentations[kind]

@@ -1,0 +1,90 @@
+"""The command `interlude`: a verb, then its options. Nothing heavy is imported before a verb is known."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, NoReturn
+
+from cyclopts import App, Parameter
+
+from interlude import __version__
+from interlude.errors import RunError, UserError
+
+Tokens = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+
+app = App(
+    name="interlude",
+    help="Semi-supervised image classification: many images, few labels. See also `interlude VERB --help`.",
+    version=__version__,
+    suppress_keyboard_interrupt=False,
+)
+
+
+def verb(function: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose tokens, `--help` among them, are read by its own parser once it is known."""
+    return app.command(function, help_flags=[], version_flags=[])
+
+
+@verb
+def train(*tokens: Tokens) -> None:
+    """Train a classifier from labeled and unlabeled images, into a run folder."""
+    from interlude import verbs
+
+    verbs.train(tokens)
+
+
+@verb
+def evaluate(*tokens: Tokens) -> None:
+    """Judge the model of a run folder on its sealed test set, or on other labeled images."""
+    from interlude import verbs
+
+    verbs.evaluate(tokens)
+
+
+@verb
+def preview(*tokens: Tokens) -> None:
+    """Write one PNG sheet of what the network sees: originals, weak and strong views, group by group."""
+    from interlude import verbs
+
+    verbs.preview(tokens)
+
+
+@verb
+def config(*tokens: Tokens) -> None:
+    """Print the resolved settings that `train` would use with the same options."""
+    from interlude import verbs
+
+    verbs.config(tokens)
+
+
+@app.command(name="list", help_flags=[], version_flags=[])
+def list_names(*tokens: Tokens) -> None:
+    """List the methods, data sets, models, augmentation policies and recipes there are."""
+    from interlude import verbs
+
+    verbs.list_names(tokens)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 done, 1 the run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM."""
+    try:
+        app(argv)
+        sys.stdout.flush()
+    except UserError as error:
+        fail(f"error: {error}", 2)
+    except RunError as error:
+        fail(f"error: {error}", 1)
+    except KeyboardInterrupt as stop:
+        fail(str(stop) or "stopped", 128 + getattr(stop, "signal", 2))
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # what reads us has gone, as `head` does
+        sys.exit(1)
+    sys.exit(0)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """One line to standard error, and the exit code."""
+    print(message, file=sys.stderr)
+    sys.exit(code)

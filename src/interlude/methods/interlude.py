@@ -1,0 +1,132 @@
+"""InterLUDE (Huang et al., 2024), https://arxiv.org/abs/2403.10658.
+
+Labeled and unlabeled images interact twice: each row of the interdigitated batch takes a share of its
+neighbour's embedding (fusion), and the change of prediction from weak to strong view must agree between a
+labeled image and the mu unlabeled ones that share its draws (delta-consistency).
+
+Symbols: alpha `alpha`, tau `threshold`, lambda_u `unlabeled_weight`, lambda_DC `delta_weight`, Delta_L
+`delta_x`, Delta_U `delta_u`, Low-I .. High-I3 `layout`.
+
+Where public code differs: the authors' release draws a fresh augmentation for every image, fuses before the
+last stage instead of the embedding, detaches Delta_L, averages the delta loss over classes (1/K of the
+paper's), uses >= for >, and leaves fusion on at evaluation, where a prediction then depends on the next
+test image. All but the last two are options (`recipes/released.yaml`); evaluation here never fuses. The
+paper's prose says "previous neighbour", its matrix and the release say next.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from interlude.method import Batch, Clock, Method, Objective, Task, register
+from interlude.models import Classifier
+from interlude.options import option
+from interlude.parts.layout import Layout
+from interlude.parts.losses import cross_entropy, masked_mean, probabilities
+
+
+@dataclass(frozen=True)
+class Interaction(Method.Config):
+    """How labeled and unlabeled rows meet: the options that InterLUDE and InterLUDE+ share."""
+
+    layout: Literal["low-i", "high-i1", "high-i2", "high-i3"] = option("high-i3", "order of the rows")
+    alpha: float = option(
+        0.1,
+        "share of the neighbour's embedding",
+        at_least=0,
+        below=0.5,
+        why="at 0.5 the fusion matrix is singular and a row is no longer mostly itself",
+    )
+    fusion_point: Literal["embedding", "stage"] = option(
+        "embedding", "what is fused: the embedding (paper) or what enters the last stage (authors' code)"
+    )
+    neighbour: Literal["next", "previous"] = option("next", "which row of the circle a row is fused with")
+    shared_draws: bool = option(True, "one weak and one strong draw per group (Alg. 1)")
+    unlabeled_weight: float = option(1.0, "weight of the unlabeled term, lambda_u", at_least=0)
+    soft_targets: bool = option(False, "weak predictions as soft targets instead of their argmax")
+    delta_weight: float = option(1.0, "weight of the delta-consistency term, lambda_DC", at_least=0)
+    delta_reduction: Literal["sum", "mean"] = option(
+        "sum", "over classes: sum (paper) or mean (authors' code)"
+    )
+    delta_detach: bool = option(False, "treat the labeled change as a fixed target (authors' code)")
+    delta_groups: Literal["average", "class-matched"] = option(
+        "average", "which unlabeled rows of a group count: all, or those with its label as pseudo-label"
+    )
+
+
+@register
+class InterLUDE(Method):
+    """FixMatch on fused embeddings, plus the delta-consistency loss."""
+
+    labeled = unlabeled = ("weak", "strong")
+
+    @dataclass(frozen=True)
+    class Config(Interaction):
+        threshold: float = option(0.95, "confidence threshold tau", at_least=0, at_most=1)
+
+    cfg: Config
+
+    def __init__(self, cfg: Interaction, model: Classifier, task: Task) -> None:
+        super().__init__(cfg, model, task)
+        self.shared_draws = cfg.shared_draws
+
+    def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
+        x_weak, x_strong, u_weak, u_strong = self.predict(batch)
+
+        q = probabilities(u_weak)
+        mask = q.max(-1).values > self.cfg.threshold
+
+        delta_x, delta_u = change(x_weak, x_strong), change(u_weak, u_strong)
+        yield Objective(
+            supervised=self.supervised(x_weak, batch.y),
+            unlabeled=self.cfg.unlabeled_weight * masked_mean(cross_entropy(u_strong, self.target(q)), mask),
+            delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(q, batch.y)),
+        ).log(mask=mask, delta_x=delta_x.norm(dim=-1), delta_u=delta_u.norm(dim=-1))
+
+    def predict(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Logits of x_weak, x_strong, u_weak, u_strong after one fused pass over the interdigitated batch."""
+        groups = len(batch.y)
+        layout = Layout(self.cfg.layout, groups=groups, mu=len(batch.rows_u) // groups, device=batch.y.device)
+        rows = layout.pack(*batch.x, *batch.u)
+        return layout.unpack(self.model(rows, midway=self.fuse, at=self.cfg.fusion_point))
+
+    def fuse(self, z: Tensor) -> Tensor:
+        """Each row moves a share alpha towards its neighbour in the layout; the rows form a circle."""
+        return torch.lerp(z, z.roll(-1 if self.cfg.neighbour == "next" else 1, dims=0), self.cfg.alpha)
+
+    def target(self, q: Tensor) -> Tensor:
+        """What the strong view is trained towards."""
+        return q if self.cfg.soft_targets else q.argmax(-1)
+
+    def match(self, q: Tensor, y: Tensor) -> Tensor:
+        """Which unlabeled rows of each group count in its change (B, M)."""
+        label = q.argmax(-1).view(len(y), -1)
+        true = y if y.ndim == 1 else y.argmax(-1)
+        every = self.cfg.delta_groups == "average"
+        return torch.ones_like(label) if every else (label == true[:, None]).to(label.dtype)
+
+    def delta(self, delta_x: Tensor, delta_u: Tensor, match: Tensor) -> Tensor:
+        """The delta-consistency loss with this configuration's switches."""
+        delta_x = delta_x.detach() if self.cfg.delta_detach else delta_x
+        return delta_consistency(delta_x, delta_u, match, reduction=self.cfg.delta_reduction)
+
+
+def change(weak: Tensor, strong: Tensor) -> Tensor:
+    """Change of prediction from the weak to the strong view, given logits."""
+    return weak.softmax(-1) - strong.softmax(-1)
+
+
+def delta_consistency(delta_x: Tensor, delta_u: Tensor, match: Tensor, *, reduction: str = "sum") -> Tensor:
+    """Mean over groups of the squared distance between the labeled change and the mean unlabeled one.
+
+    `delta_x` (B, K), `delta_u` (B*M, K); `match` (B, M) says which unlabeled rows count. A group in which
+    none does adds nothing.
+    """
+    counted = match.sum(1)
+    mean_u = (delta_u.unflatten(0, match.shape) * match[..., None]).sum(1) / counted.clamp_min(1)[:, None]
+    square = (delta_x - mean_u).square()
+    per_group = square.sum(-1) if reduction == "sum" else square.mean(-1)
+    return masked_mean(per_group, counted > 0)

@@ -1,0 +1,76 @@
+"""The optimiser: which parameters take weight decay, how fast each moves, and the rate of the step."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from interlude import schedule
+from interlude.errors import UserError
+from interlude.method import Method
+from interlude.options import Options, option
+
+
+@dataclass(frozen=True)
+class OptimizerConfig(Options):
+    """How weights move."""
+
+    name: Literal["sgd", "adamw"] = option("sgd", "SGD with Nesterov momentum, or AdamW")
+    rate: float = option(0.03, "peak learning rate", above=0)
+    momentum: float = option(0.9, "Nesterov momentum of SGD", at_least=0, below=1)
+    weight_decay: float = option(5e-4, "not applied to norms, biases and tokens", at_least=0)
+    layer_decay: float = option(
+        1.0, "learning rate factor from each layer to the one below it", above=0, at_most=1
+    )
+    warmup: int = option(0, "steps of linear warm-up", at_least=0)
+
+
+class Optimizer:
+    """One torch optimiser over all that a method trains; parameters without gradient do not move."""
+
+    def __init__(self, cfg: OptimizerConfig, method: Method, total: int) -> None:
+        self.cfg = cfg
+        self.total = total
+        groups = parameter_groups(cfg, method)
+        fused = all(p.is_floating_point() for group in groups for p in group["params"])
+        if cfg.name == "sgd":
+            self.torch: torch.optim.Optimizer = torch.optim.SGD(
+                groups, lr=cfg.rate, momentum=cfg.momentum, nesterov=cfg.momentum > 0, fused=fused
+            )
+        else:
+            self.torch = torch.optim.AdamW(groups, lr=cfg.rate, fused=fused)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, before the factors of single parameters."""
+        return self.cfg.rate * schedule.factor(step, self.total, self.cfg.warmup)
+
+    def step(self, step: int, loss: Tensor, scale: float = 1.0) -> None:
+        """Descend `loss` once at the rate of `step` times `scale`."""
+        rate = self.rate(step) * scale
+        for group in self.torch.param_groups:
+            group["lr"] = rate * group["scale"]
+        self.torch.zero_grad(set_to_none=True)
+        loss.backward()
+        self.torch.step()
+
+
+def parameter_groups(cfg: OptimizerConfig, method: Method) -> list[dict[str, Any]]:
+    """Parameters by (rate factor, weight decay): one-dimensional ones and tokens are not decayed."""
+    depths = {f"model.{name}": depth for name, depth in method.model.layers().items()}
+    if cfg.layer_decay < 1 and not depths:
+        raise UserError("layer_decay needs a network that names its layers, such as a ViT; set it to 1 here")
+    last = max(depths.values(), default=0)
+    undecayed = {f"model.{name}" for name in method.model.undecayed()}
+    groups: dict[tuple[float, float], list[Tensor]] = defaultdict(list)
+    for name, parameter in method.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        scale = method.lr_scale(name) * cfg.layer_decay ** (last - depths.get(name, last))
+        decay = 0.0 if parameter.ndim <= 1 or name in undecayed else cfg.weight_decay
+        groups[scale, decay].append(parameter)
+    return [
+        {"params": parameters, "scale": scale, "weight_decay": decay}
+        for (scale, decay), parameters in groups.items()
+    ]

@@ -1,0 +1,37 @@
+"""An exponential moving average of a network: parameters are averaged, buffers copied."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from interlude.models import Classifier
+
+
+class Ema(nn.Module):
+    """A second network that follows `model`; in evaluation mode, without gradients."""
+
+    def __init__(self, model: Classifier, decay: float, *, warmup: bool = False) -> None:
+        super().__init__()
+        self.decay = decay
+        self.warmup = warmup
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.updates = 0  # a number, not a buffer: reading it must not wait for a GPU
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Move towards `model`; with warm-up the factor is `min(decay, (1 + t) / (10 + t))`."""
+        self.updates += 1
+        t = self.updates
+        decay = min(self.decay, (1 + t) / (10 + t)) if self.warmup else self.decay
+        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
+        for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
+            mine.copy_(theirs)
+
+    def get_extra_state(self) -> Tensor:
+        """The count goes into the state dict."""
+        return torch.tensor(self.updates)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """And comes back from it."""
+        self.updates = int(state)

@@ -1,0 +1,227 @@
+"""What the verbs of the command line do; imported when one is called, because torch comes with it."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from cyclopts import App, CycloptsError, Parameter
+
+from interlude import augment, data, models, training
+from interlude import evaluate as evaluation
+from interlude.batches import Batches
+from interlude.config import (
+    Config,
+    Layer,
+    call,
+    parser,
+    read_file,
+    recipe_names,
+    recipes_folder,
+    resolve,
+    stored,
+)
+from interlude.errors import UserError, unknown
+from interlude.method import find_method, method_names
+from interlude.predictor import Predictor
+from interlude.run import settle
+
+Files = Annotated[
+    list[str] | None,
+    Parameter(help="YAML file of settings, or a recipe's name; may be repeated, later ones win"),
+]
+HELP = {"-h", "--help"}
+
+
+def configured(
+    name: str, verb: Callable[..., None], tokens: Sequence[str], layers: Iterable[Layer] = ()
+) -> None:
+    """Run a verb that takes the whole configuration; `--help` shows the options of the chosen method."""
+    if HELP & set(tokens):
+        app, _ = parser(verb, layers, [token for token in tokens if token not in HELP], f"interlude {name}")
+        app.help_print([])
+        return
+    call(verb, layers, tokens)
+
+
+def simple(name: str, verb: Callable[..., None], tokens: Sequence[str]) -> None:
+    """Run a verb that has only flags of its own."""
+    app = App(name=f"interlude {name}", version_flags=[], suppress_keyboard_interrupt=False)
+    app.default(verb)
+    try:
+        app(list(tokens), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise UserError(" ".join(str(error).split())) from error
+
+
+def train(tokens: Sequence[str]) -> None:
+    """The verb `train`."""
+
+    def run(
+        *, settings: Config | None = None, config: Files = None, resume: bool = False, quiet: bool = False
+    ) -> None:
+        """Train a classifier from labeled and unlabeled images, into a run folder.
+
+        Parameters
+        ----------
+        resume
+            Go on with the run in --out from its last checkpoint.
+        quiet
+            No progress; only the result.
+        """
+        assert settings is not None
+        result = training.train_configured(settings, resume=resume, quiet=quiet)
+        print(report(result.summary["tests"]))
+        print(f"run folder: {result.folder}")
+
+    configured("train", run, tokens, [stored([], tokens)] if "--resume" in tokens else [])
+
+
+def report(tests: dict[str, dict[str, Any]]) -> str:
+    """The figures of each test set in a line."""
+    lines = [
+        f"{name}: error {figures['error']:.2f} %, accuracy {figures['accuracy']:.2f} %, balanced accuracy "
+        f"{figures['balanced_accuracy']:.2f} %, calibration error {figures['calibration_error']:.2f} % "
+        f"({figures['images']:,} images, last averaged weights)"
+        for name, figures in tests.items()
+    ]
+    return "\n".join(lines)
+
+
+def evaluate(tokens: Sequence[str]) -> None:
+    """The verb `evaluate`."""
+
+    def run(folder: Path, *, data: str | None = None, json: bool = False) -> None:
+        """Judge the model of a run folder on its sealed test set, or on other labeled images.
+
+        Parameters
+        ----------
+        folder
+            A run folder that `interlude train` finished.
+        data
+            Other data to judge it on, by name or as npz:FILE; default the run's own.
+        json
+            Print the figures as JSON.
+        """
+        tests = judge(folder, data)
+        print(to_json(tests) if json else report(tests))
+
+    simple("evaluate", run, tokens)
+
+
+def to_json(value: Any) -> str:
+    """Indented JSON."""
+    return json.dumps(value, indent=2)
+
+
+def judge(folder: Path, name: str | None) -> dict[str, dict[str, Any]]:
+    """Figures of a run's saved model on the test sets of its own data, or of other data."""
+    predictor = Predictor.load(folder)
+    cfg = resolve([read_file(folder / "config.yaml")])
+    torch.set_num_threads(cfg.threads)
+    if name is None:
+        record = data.SplitRecord.from_json(folder / "split.json")
+        split = data.load(cfg.data, labels=cfg.labels, fold=cfg.fold, record=record)
+    else:
+        split = data.load(data.DataConfig(name=name), labels=None, fold=0)
+        if tuple(split.class_names) != tuple(predictor.class_names):
+            raise UserError(
+                f"{name} has other classes ({', '.join(split.class_names)}) than the model of {folder}"
+            )
+    figures = {}
+    for test, images in split.tests.items():
+        batches = evaluation.normalized_batches(
+            images, predictor.mean, predictor.std, device=torch.device("cpu")
+        )
+        figures[test] = evaluation.figures(evaluation.predict(predictor.model, batches), images.labels_of())
+    return figures
+
+
+def preview(tokens: Sequence[str]) -> None:
+    """The verb `preview`."""
+
+    def run(*, settings: Config | None = None, config: Files = None, groups: int = 4, step: int = 0) -> None:
+        """Write one PNG sheet of what the network sees: originals, weak and strong views, group by group.
+
+        Parameters
+        ----------
+        groups
+            How many groups (a labeled image and its mu unlabeled ones) to show.
+        step
+            Of which step of the run.
+        """
+        assert settings is not None
+        path = write_preview(settings, groups=groups, step=step)
+        print(f"wrote {path}")
+
+    configured("preview", run, tokens)
+
+
+def write_preview(cfg: Config, *, groups: int, step: int) -> Path:
+    """Draw the views of the first groups of a step into `cfg.out`, by default preview.png."""
+    path = Path(cfg.out or "preview.png")
+    if path.exists():
+        raise UserError(f"{path} exists already; choose another --out")
+    cfg = settle(cfg)
+    assert cfg.mu is not None
+    method = find_method(cfg.method.name)
+    split = data.load(cfg.data, labels=cfg.labels, fold=cfg.fold, all_labels=method.needs_all_labels)
+    batches = Batches(
+        split, augment.build(cfg.augment), batch=groups, mu=cfg.mu, seed=cfg.seed, device=torch.device("cpu")
+    )
+    shared = getattr(cfg.method, "shared_draws", method.shared_draws)
+    augment.sheet(batches.pictures(step, ("weak", "strong"), shared_draws=shared), path)
+    return path
+
+
+def config(tokens: Sequence[str]) -> None:
+    """The verb `config`."""
+
+    def run(*, settings: Config | None = None, config: Files = None) -> None:
+        """Print the resolved settings that `train` would use with the same options."""
+        assert settings is not None
+        print(settle(settings).to_yaml(), end="")
+
+    configured("config", run, tokens)
+
+
+def list_names(tokens: Sequence[str]) -> None:
+    """The verb `list`."""
+
+    def run(kind: str | None = None) -> None:
+        """List the methods, data sets, models, augmentation policies and recipes there are.
+
+        Parameters
+        ----------
+        kind
+            methods, data, models, policies or recipes; default all.
+        """
+        known = catalogue()
+        if kind is not None and kind not in known:
+            raise unknown("kind of list", kind, known)
+        for title, entries in known.items():
+            if kind in (None, title):
+                print(f"{title}:")
+                width = max(map(len, entries), default=0)
+                print("\n".join(f"  {name:<{width}}  {about}".rstrip() for name, about in entries.items()))
+
+    simple("list", run, tokens)
+
+
+def catalogue() -> dict[str, dict[str, str]]:
+    """Everything that can be named in a configuration, with a line about it."""
+    return {
+        "methods": {name: first_line(find_method(name).__doc__) for name in method_names()},
+        "data": {name: data.describe(name) for name in data.dataset_names()},
+        "models": models.describe(),
+        "policies": augment.describe(),
+        "recipes": {
+            name: first_line((recipes_folder() / f"{name}.yaml").read_text()) for name in recipe_names()
+        },
+    }
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a docstring or of a file's opening comment."""
+    return (text or "").strip().partition("\n")[0].lstrip("# ")

@@ -1,0 +1,191 @@
+"""Stop at any step, in any way, go on, and end with the very same bits."""
+
+import json
+import signal
+import time
+
+import pytest
+import torch
+
+from interlude import checkpoint
+from interlude.method import method_names
+
+STEPS = 24
+
+
+def final_bits(folder):
+    """Hashes of all weights and state that a run ends with, and of the exported model."""
+    state = checkpoint.read(folder / "checkpoints/last.pt")
+    parts = {part: checkpoint.digest(state[part]) for part in ("step", "method", "ema", "optimizer")}
+    return parts | {"model": (folder / "model.safetensors").read_bytes()}
+
+
+def wait_for_step(folder, step, process):
+    """Until the run in `folder` has saved this step or a later one."""
+    for _ in range(1200):
+        if (folder / "checkpoints/last.pt").exists():
+            try:
+                if checkpoint.read(folder / "checkpoints/last.pt")["step"] >= step:
+                    return
+            except checkpoint.Damaged as damage:
+                raise AssertionError(f"a checkpoint was half written: {damage}") from damage
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("the run does not move")
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_a_killed_run_resumes_to_the_same_bits(train, spawn, tmp_path, method):
+    args = ["--method", method, "--steps", str(STEPS), "--save-every", "4"]
+    assert train(*args, "--out", "whole").code == 0
+    process = spawn(*args, "--out", "killed")
+    wait_for_step(tmp_path / "killed", 8, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    outcome = train(*args, "--out", "killed", "--resume")
+    assert outcome.code == 0, outcome.err
+    assert final_bits(tmp_path / "killed") == final_bits(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
+    train, interlude, spawn, tmp_path, number, code
+):
+    args = ["--steps", str(STEPS * 20), "--save-every", "4"]
+    process = spawn(*args, "--out", "run")
+    wait_for_step(tmp_path / "run", 4, process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "interlude train --out run --resume" in err
+    stopped = checkpoint.read(tmp_path / "run/checkpoints/last.pt")["step"]
+    assert f"saved at step {stopped}" in err
+    assert 4 <= stopped < STEPS * 20
+
+
+def test_the_journal_of_a_resumed_run_has_each_step_once(train, spawn, tmp_path):
+    args = ["--steps", str(STEPS), "--save-every", "4", "--log-every", "1"]
+    process = spawn(*args, "--out", "run")
+    wait_for_step(tmp_path / "run", 8, process)
+    process.kill()
+    process.wait()
+    assert train(*args, "--out", "run", "--resume").code == 0
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+
+
+def test_a_finished_run_resumes_to_itself(train, tmp_path):
+    train("--steps", "4", "--out", "run")
+    before = final_bits(tmp_path / "run")
+    outcome = train("--steps", "4", "--out", "run", "--resume")
+    assert outcome.code == 0
+    assert final_bits(tmp_path / "run") == before
+
+
+def test_resume_needs_nothing_but_the_folder(train, interlude, tmp_path):
+    train("--steps", "4", "--out", "run")
+    assert interlude("train", "--out", "run", "--resume").code == 0
+
+
+def test_the_labeled_images_are_read_from_the_run_and_never_drawn_again(train, interlude, tmp_path):
+    train("--steps", "4", "--out", "run")
+    path = tmp_path / "run/split.json"
+    split = json.loads(path.read_text())
+    (tmp_path / "run/checkpoints/last.pt").unlink()
+    split["labeled"] = [row + 1 for row in split["labeled"]]
+    del split["split_hash"]
+    path.write_text(json.dumps(split))
+    assert interlude("train", "--out", "run", "--resume").code == 0
+    assert json.loads((tmp_path / "run/split.json").read_text())["labeled"] == split["labeled"]
+
+
+def test_a_split_file_that_names_missing_images_is_refused(train, interlude, tmp_path):
+    train("--steps", "4", "--out", "run")
+    path = tmp_path / "run/split.json"
+    split = json.loads(path.read_text())
+    split["labeled"][-1] = 10**6
+    del split["split_hash"]
+    path.write_text(json.dumps(split))
+    outcome = interlude("train", "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert "1000000" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "args", [["--steps", "9"], ["--seed", "9"], ["--method.alpha", "0.2"], ["--labels", "30"]]
+)
+def test_resume_with_another_setting_is_refused(train, tmp_path, args):
+    train("--out", "run")
+    outcome = train(*args, "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert args[0].removeprefix("--") in outcome.err
+
+
+def test_resume_with_another_method_is_refused(train):
+    train("--steps", "4", "--out", "run")
+    outcome = train("--steps", "4", "--method", "fixmatch", "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert "'interlude', not 'fixmatch'" in outcome.err
+
+
+def test_the_checkpoint_of_another_run_is_refused(train, tmp_path):
+    train("--steps", "4", "--out", "run")
+    train("--steps", "4", "--seed", "1", "--out", "other")
+    (tmp_path / "other/checkpoints/last.pt").replace(tmp_path / "run/checkpoints/last.pt")
+    outcome = train("--steps", "4", "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert "another method, configuration or split" in outcome.err
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(train, tmp_path, damage):
+    args = ["--steps", "8", "--save-every", "4"]
+    train(*args, "--out", "whole")
+    train(*args, "--out", "run")
+    path = tmp_path / "run/checkpoints/last.pt"
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    path.write_bytes(
+        content if damage == "flipped" else content[: len(content) // 2 if damage == "truncated" else 0]
+    )
+    outcome = train(*args, "--out", "run", "--resume")
+    assert outcome.code == 0, outcome.err
+    assert "damaged" in outcome.err
+    assert final_bits(tmp_path / "run") == final_bits(tmp_path / "whole")
+
+
+def test_two_damaged_checkpoints_end_the_run_with_a_message(train, tmp_path):
+    train("--steps", "8", "--save-every", "4", "--out", "run")
+    for path in (tmp_path / "run/checkpoints").iterdir():
+        path.write_bytes(b"not a checkpoint")
+    outcome = train("--steps", "8", "--save-every", "4", "--out", "run", "--resume")
+    assert outcome.code == 1
+    assert "no checkpoint of run can be read" in outcome.err
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(train, spawn, tmp_path):
+    def small_files_only():
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    args = ["--steps", "8", "--save-every", "4"]
+    train(*args, "--out", "whole")
+    train("--steps", "8", "--save-every", "4", "--out", "run")
+    limit = (tmp_path / "run/checkpoints/last.pt").stat().st_size - 1000
+    (tmp_path / "run/checkpoints/previous.pt").replace(tmp_path / "run/checkpoints/last.pt")
+    process = spawn(*args, "--out", "run", "--resume", preexec_fn=small_files_only)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "step 4 is safe" in err
+    assert checkpoint.read(tmp_path / "run/checkpoints/last.pt")["step"] == 4
+    assert train(*args, "--out", "run", "--resume").code == 0
+    assert final_bits(tmp_path / "run") == final_bits(tmp_path / "whole")
+
+
+def test_checkpoints_load_without_running_code(train, tmp_path):
+    train("--steps", "2", "--out", "run")
+    state = torch.load(tmp_path / "run/checkpoints/last.pt", weights_only=True)
+    assert state["step"] == 2

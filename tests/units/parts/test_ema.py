@@ -1,0 +1,125 @@
+"""The averaged copy of a network."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from interlude.parts.ema import Ema
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def train_one_step(model):
+    """Move all parameters, and through the pass all statistics."""
+    loss = model.train()(torch.randn(8, 3, generator=torch.Generator().manual_seed(1))).square().sum()
+    loss.backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= 0.1 * weight.grad
+            weight.grad = None
+
+
+def test_it_begins_as_a_copy_in_evaluation_mode_without_gradients():
+    model = network()
+    ema = Ema(model, 0.9)
+    for mine, theirs in zip(ema.model.state_dict().values(), model.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.data_ptr() != theirs.data_ptr(), "the average shares memory with the network"
+    assert not ema.model.training
+    assert not any(weight.requires_grad for weight in ema.model.parameters())
+    assert all(weight.requires_grad for weight in model.parameters())
+
+
+def test_parameters_are_averaged():
+    model = network()
+    ema = Ema(model, 0.9)
+    expected = copy.deepcopy(dict(model.named_parameters()))
+    for _ in range(3):
+        train_one_step(model)
+        ema.update(model)
+        for name, weight in model.named_parameters():
+            expected[name] = 0.9 * expected[name].detach() + 0.1 * weight.detach()
+    for name, weight in ema.model.named_parameters():
+        torch.testing.assert_close(weight.detach(), expected[name])
+
+
+def test_buffers_are_copied():
+    model = network()
+    ema = Ema(model, 0.999)
+    for _ in range(2):
+        train_one_step(model)
+        ema.update(model)
+    for name, buffer in model.named_buffers():
+        assert torch.equal(dict(ema.model.named_buffers())[name], buffer), f"{name} was not copied"
+    assert ema.model[1].num_batches_tracked == 2
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.999])
+def test_with_warm_up_early_averages_are_shorter(decay):
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    ema = Ema(model, decay, warmup=True)
+    nn.init.ones_(model.weight)
+    expected = 0.0
+    for t in range(1, 30):
+        ema.update(model)
+        share = min(decay, (1 + t) / (10 + t))
+        expected = share * expected + (1 - share)
+        assert ema.model.weight.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_without_warm_up_the_first_update_uses_the_whole_decay():
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    ema = Ema(model, 0.99)
+    nn.init.ones_(model.weight)
+    ema.update(model)
+    assert ema.model.weight.item() == pytest.approx(0.01, abs=1e-7)
+
+
+def test_updating_does_not_touch_the_network():
+    model = network()
+    before = copy.deepcopy(model.state_dict())
+    ema = Ema(model, 0.5)
+    nn.init.zeros_(ema.model[0].weight)
+    ema.update(model)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+@pytest.mark.parametrize("warmup", [False, True])
+def test_a_restored_average_goes_on_as_if_nothing_had_happened(warmup):
+    model = network()
+    ema = Ema(model, 0.999, warmup=warmup)
+    for _ in range(3):
+        train_one_step(model)
+        ema.update(model)
+    again = Ema(network(), 0.999, warmup=warmup)
+    again.load_state_dict(ema.state_dict())
+    train_one_step(model)
+    for each in (ema, again):
+        each.update(model)
+    for mine, theirs in zip(ema.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert int(again.updates) == 4
+
+
+def test_an_average_can_be_converted_and_goes_on_counting():
+    model = network().double()
+    ema = Ema(network(), 0.999, warmup=True).double()
+    for _ in range(2):
+        ema.update(model)
+    assert ema.model[0].weight.dtype == torch.float64
+    assert int(ema.updates) == 2
+
+
+def test_training_mode_of_the_outside_does_not_reach_the_averaged_model():
+    ema = Ema(network(), 0.9)
+    before = ema.model[1].running_mean.clone()
+    ema.model(torch.randn(8, 3))
+    assert torch.equal(ema.model[1].running_mean, before)
