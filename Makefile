@@ -3,12 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types units format docs clean
+.PHONY: demo test test-slow lint types units format docs clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
 
 test: lint types units
+
+test-slow: .venv/test
+	$(BIN)/python -m pytest -n 2 -m slow
 
 lint: .venv/test
 	$(BIN)/ruff check

@@ -14,16 +14,15 @@ def write_method_pages(folder: Path) -> None:
         write(folder / f"{name}.md", method_page(name, find_method(name)))
     rows = "\n".join(f"| [{name}]({name}.md) | {summary(find_method(name))} |" for name in method_names())
     listed = "\n".join(method_names())
-    write(
-        folder / "index.md",
-        f"# Methods\n\n| name | in one line |\n|---|---|\n{rows}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n",
-    )
+    table = f"| name | in one line |\n|---|---|\n{rows}"
+    write(folder / "index.md", f"# Methods\n\n{table}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n")
 
 
 def method_page(name: str, method: type[Method]) -> str:
     """The page of one method."""
     story = (sys.modules[method.__module__].__doc__ or "").strip()
-    views = f"Views: labeled {listing(method.labeled)}; unlabeled {listing(method.unlabeled)}. Default mu: {method.mu}."
+    labeled, unlabeled = listing(method.labeled), listing(method.unlabeled)
+    views = f"Views: labeled {labeled}; unlabeled {unlabeled}. Default mu: {method.mu}."
     options = [option for option in fields(method.Config) if option.name != "name"]
     table = "".join(
         f"| `--method.{option.name.replace('_', '-')}` | `{option.default}` | {option.metadata['help']} |\n"

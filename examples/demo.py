@@ -15,7 +15,7 @@ import interlude
 from interlude import data
 
 RECIPE = "digits"
-VIEWS = 128  # that the network sees in each step of the recipe, 2 * (1 + mu) * batch; the controls see as many
+VIEWS = 128  # a step of the recipe, 2 * (1 + mu) * batch; the controls see as many
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "interlude": (
         "InterLUDE, labels and unlabeled images",

@@ -179,20 +179,23 @@ def _import_all() -> None:
 @functools.cache
 def _from_file(path: Path) -> type[Method]:
     """Run the file as a module; the one class it registers is the method. Built-in names stay as they are."""
+    _import_all()
+    built_in = dict(_methods)
     name = f"interlude_files.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise UserError(f"there is no method file {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
-    built_in = dict(_methods)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        _methods.clear()
+        _methods.update(built_in)
     classes = [
         value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Method)
     ]
     own = [method for method in classes if method.__module__ == name and "name" in vars(method)]
-    _methods.clear()
-    _methods.update(built_in)
     if len(own) != 1:
         raise UserError(f"{path} must register one method with @interlude.register, it registers {len(own)}")
     return own[0]

@@ -1,9 +1,9 @@
 """One setting, declared once: its default, its meaning, and the values it may take."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from interlude.errors import UserError
+from interlude.errors import UserError, unknown
 
 
 def option(
@@ -24,9 +24,12 @@ def option(
 
 @dataclass(frozen=True)
 class Options:
-    """Base of every configuration dataclass: checks the bounds of its options when it is made."""
+    """Base of every configuration dataclass: checks its options when it is made, wherever that is."""
 
     def __post_init__(self) -> None:
+        for name, choices in _choices(type(self)).items():
+            if getattr(self, name) not in choices:
+                raise unknown(name, str(getattr(self, name)), choices)
         for item in fields(self):
             value = getattr(self, item.name)
             bounds = item.metadata.get("bounds", {})
@@ -34,6 +37,16 @@ class Options:
                 wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds.items())
                 why = item.metadata["why"] and f" ({item.metadata['why']})"
                 raise UserError(f"{item.name} must be {wanted}, got {value}{why}")
+
+
+def _choices(options: type[Options]) -> dict[str, tuple[str, ...]]:
+    """The fields that take one of a few words, and those words."""
+    hints = get_type_hints(options)
+    return {
+        item.name: get_args(hints[item.name])
+        for item in fields(options)
+        if get_origin(hints[item.name]) is Literal
+    }
 
 
 def _holds(value: float, sign: str, bound: float) -> bool:

@@ -109,7 +109,7 @@ class WithInnerGradient(Method):
 
 
 class Gate(Method):
-    """Wraps another method and keeps its other terms only where their gradient agrees (as Fix-A-Step does)."""
+    """Wraps another method and keeps its other terms where their gradient agrees (as Fix-A-Step does)."""
 
     @dataclass(frozen=True)
     class Config(Method.Config):
@@ -203,7 +203,7 @@ class NotANumber(Method):
 
 
 class ReadsBatchMates(Method):
-    """Leaves fusion inside the network, so that it is on at evaluation: the defect of the authors' release."""
+    """Leaves fusion inside the network, and so on at evaluation: the defect of the authors' release."""
 
     class Fused(nn.Module):
         def __init__(self, inner):

@@ -34,7 +34,16 @@ def wait_for_step(folder, step, process):
     raise AssertionError("the run does not move")
 
 
-@pytest.mark.parametrize("method", method_names())
+KILLED_IN_THE_FAST_TESTS = ("interlude-plus",)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        name if name in KILLED_IN_THE_FAST_TESTS else pytest.param(name, marks=pytest.mark.slow)
+        for name in method_names()
+    ],
+)
 def test_a_killed_run_resumes_to_the_same_bits(train, spawn, tmp_path, method):
     args = ["--method", method, "--steps", str(STEPS), "--save-every", "4"]
     assert train(*args, "--out", "whole").code == 0

@@ -1,6 +1,7 @@
 """Options say what is wrong with a value, when it is given."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -13,6 +14,7 @@ class Toy(Options):
     share: float = option(0.1, "a share", at_least=0, below=0.5, why="half is too much")
     count: int | None = option(None, "a count", at_least=1)
     open: float = option(1.0, "above zero", above=0, at_most=2)
+    kind: Literal["next", "previous"] = option("next", "one of two words")
 
 
 def test_defaults_are_taken_and_help_is_kept():
@@ -52,3 +54,8 @@ def test_an_unknown_name_gets_the_nearest_ones():
 
 def test_a_name_unlike_all_others_gets_the_list():
     assert "choose from fixmatch, vat" in str(unknown("method", "zzz", ["vat", "fixmatch"]))
+
+
+def test_a_word_that_is_no_choice_is_refused_with_the_nearest():
+    with pytest.raises(UserError, match="unknown kind 'prev'; did you mean 'previous'"):
+        Toy(kind="prev")
