@@ -39,13 +39,15 @@ MAY_IMPORT = {
     "journal": {"errors", "method"},
     "config": BASE | {"method", "methods", "optimizer"},
     "run": BASE | {"batches", "config", "distributed", "evaluate", "journal", "method", "optimizer", "parts"},
-    "training": BASE
-    | {"__init__", "checkpoint", "config", "journal", "method", "predictor", "progress", "run", "signals"},
+    "loop": {"rng", "method", "run"},
+    "session": BASE
+    | {"__init__", "checkpoint", "journal", "loop", "predictor", "progress", "run", "signals"},
+    "training": {"config", "data", "errors", "method", "run", "session"},
     "verbs": BASE | {"batches", "config", "evaluate", "method", "predictor", "run", "training"},
     "cli": {"__init__", "errors", "verbs"},
-    "testing": BASE | {"checkpoint", "config", "journal", "method", "optimizer", "run", "training"},
+    "testing": BASE | {"checkpoint", "config", "journal", "method", "loop", "optimizer", "run"},
     "__main__": {"cli"},
-    "__init__": {"errors", "options", "method", "models", "predictor", "training"},
+    "__init__": {"errors", "options", "method", "models", "predictor", "session", "training"},
 }
 
 
@@ -115,6 +117,6 @@ def test_files_and_functions_stay_short():
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({node.end_lineno - node.lineno + 1} lines)"
         for path in FILES
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno + 1 > 50
+        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno + 1 > 40
     ]
     assert not long_functions, f"split these: {long_functions}"

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from interlude.models import Classifier
     from interlude.options import option
     from interlude.predictor import Predictor
-    from interlude.training import Result, train
+    from interlude.session import Result
+    from interlude.training import train
 
 _HOMES = {
     "errors": ("RunError", "UserError"),
@@ -19,7 +20,8 @@ _HOMES = {
     "models": ("Classifier",),
     "options": ("option",),
     "predictor": ("Predictor",),
-    "training": ("Result", "train"),
+    "session": ("Result",),
+    "training": ("train",),
 }
 
 __all__ = [

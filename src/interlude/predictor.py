@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from interlude import evaluate, models
 from interlude.augment import normalize
 from interlude.data import to_pixels
-from interlude.models import Classifier
+from interlude.models import Classifier, evaluating
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,15 @@ class Predictor:
         """The index of the most probable class of each image; `class_names` has its name."""
         labels: NDArray[np.int64] = self.predict_proba(images).argmax(-1)
         return labels
+
+    def open_set_score(self, images: NDArray[np.uint8] | Tensor) -> NDArray[np.float32]:
+        """The probability (N,) that an image belongs to none of the classes, if the model can tell."""
+        batches = self._batches(to_pixels(images))
+        with evaluating(self.model):
+            scores: NDArray[np.float32] = torch.cat(
+                [self.model.open_set_score(batch).cpu() for batch in batches]
+            ).numpy()
+        return scores
 
     def _batches(self, pixels: Tensor) -> Iterator[Tensor]:
         device = next(self.model.parameters()).device

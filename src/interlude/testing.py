@@ -21,12 +21,12 @@ from interlude.augment.check import check_augmentation
 from interlude.config import Config, EmaConfig, compose
 from interlude.data import Images, Split, SplitRecord
 from interlude.journal import NotFinite
+from interlude.loop import fit
 from interlude.method import Clock, Method
 from interlude.models import ModelConfig
 from interlude.models.check import check_backbone
 from interlude.optimizer import OptimizerConfig
 from interlude.run import Run
-from interlude.training import fit
 
 __all__ = ["check_augmentation", "check_backbone", "check_method", "toy_config", "toy_run", "toy_split"]
 

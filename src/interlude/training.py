@@ -1,51 +1,28 @@
-"""The loop, and what surrounds it: the run folder, the journal, checkpoints, signals."""
+"""Training from a configuration: a new run in a new folder, or one that is gone on with."""
 
-import json
-import shlex
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from interlude import __version__, checkpoint, data, models, rng
+from interlude import data
 from interlude.config import Config, Layer, read_file, resolve, stored
-from interlude.data import Images, SplitRecord
-from interlude.errors import RunError, UserError
-from interlude.journal import Journal, NotFinite
-from interlude.method import Clock, find_method
-from interlude.predictor import Predictor
-from interlude.progress import Progress, note
+from interlude.data import Split, SplitRecord
+from interlude.errors import UserError
+from interlude.method import find_method
 from interlude.run import Run, settle
-from interlude.signals import Stopped, StopRequest
+from interlude.session import Result, Session, write_text
 
-
-def fit(run: Run, after_step: Callable[[], None] = lambda: None) -> None:
-    """Advance `run` to its last step. Nothing here knows which method is training."""
-    run.method.train()
-    while run.step < run.cfg.steps:
-        batch = run.batch(run.step)
-        rng.seed(run.cfg.seed, run.step)  # what the network itself draws (dropout) follows from here
-        for objective in run.method.step(batch, Clock(run.step, run.cfg.steps)):
-            run.optimizer.step(run.step, objective.loss, objective.rate)
-            run.meter.add(run.step, objective)
-        run.ema.update(run.method.model)
-        run.step += 1
-        after_step()
-
-
-@dataclass(frozen=True)
-class Result(Predictor):
-    """A finished run: its model (the averaged weights), its figures, and `predict`."""
-
-    folder: Path
-    summary: dict[str, Any]
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The final figures on the test set, in percent."""
-        figures: dict[str, Any] = self.summary["test"]
-        return figures
+FREE_ON_RESUME = (
+    "out",
+    "watch",
+    "eval_every",
+    "save_every",
+    "log_every",
+    "tensorboard",
+    "data.root",
+    "data.download",
+)
 
 
 def train(
@@ -85,10 +62,18 @@ def train_configured(cfg: Config, *, resume: bool = False, quiet: bool = False) 
     )
     run = Run(cfg, split, method)
     if not resume:
+        open_folder(folder, cfg, split)
+    return Session(run, folder, quiet=quiet).complete()
+
+
+def open_folder(folder: Path, cfg: Config, split: Split) -> None:
+    """Make the run folder, with all that a resumed run starts from."""
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         split.record.to_json(folder / "split.json")
         write_text(folder / "config.yaml", cfg.to_yaml())
-    return Session(run, folder, quiet=quiet).complete()
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
 
 
 def check_same(cfg: Config, folder: Path) -> None:
@@ -101,179 +86,9 @@ def check_same(cfg: Config, folder: Path) -> None:
             )
 
 
-FREE_ON_RESUME = (
-    "out",
-    "watch",
-    "eval_every",
-    "save_every",
-    "log_every",
-    "tensorboard",
-    "data.root",
-    "data.download",
-)
-
-
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings with dotted names."""
     leaves: dict[str, Any] = {}
     for name, value in tree.items():
         leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return leaves
-
-
-class Session:
-    """One sitting of a run in its folder: what is shown, written down and saved while `fit` works."""
-
-    def __init__(self, run: Run, folder: Path, *, quiet: bool = False) -> None:
-        self.run, self.folder, self.quiet = run, folder, quiet
-        self.cfg = run.cfg
-        self.restore()
-        self.saved = run.step
-        self.journal = Journal(folder, step=run.step, tensorboard=run.cfg.tensorboard)
-        self.progress = Progress(
-            f"{run.cfg.data.name}@{run.cfg.labels or 'all'} {run.cfg.method.name}", run.cfg.steps, quiet=quiet
-        )
-        self.logged = (time.monotonic(), run.step)
-        self.clock = time.monotonic()
-
-    @property
-    def again(self) -> str:
-        """The command that goes on with this run."""
-        return f"interlude train --out {shlex.quote(str(self.folder))} --resume"
-
-    def restore(self) -> None:
-        """Go back to the last good checkpoint, if there is one."""
-        try:
-            state, warnings = checkpoint.load(self.folder / "checkpoints")
-        except checkpoint.Damaged as damage:
-            raise RunError(
-                f"no checkpoint of {self.folder} can be read: {damage}; start again in another folder"
-            ) from damage
-        for warning in warnings:
-            note(f"warning: {warning}; going on from the checkpoint before it")
-        if state is not None:
-            self.run.load(state)
-
-    def complete(self) -> Result:
-        """Train to the end, open the test sets once, and leave the model in the folder."""
-        if not self.quiet:
-            for sentence in self.run.split.notes:
-                note(sentence)
-        try:
-            with StopRequest() as self.stop, self.progress:
-                fit(self.run, self.after_step)
-        except NotFinite as error:
-            kept = (
-                f"the last good checkpoint is of step {self.saved}"
-                if self.saved
-                else "no checkpoint was saved before"
-            )
-            raise RunError(
-                f"{error}; {kept} ({self.folder}); a lower optimizer.rate is the usual cure"
-            ) from error
-        except OSError as error:
-            raise RunError(
-                f"cannot write to {self.folder}: {error.strerror}; step {self.saved} is safe, "
-                f"go on with: {self.again}"
-            ) from error
-        finally:
-            self.journal.close()
-        return self.finish()
-
-    def after_step(self) -> None:
-        """What is due after each step."""
-        now = time.monotonic()
-        self.run.seconds += now - self.clock
-        self.clock = now
-        step, last = self.run.step, self.run.step == self.cfg.steps
-        self.progress.show(step)
-        if step % self.cfg.log_every == 0 or last:
-            self.log()
-        if step % self.cfg.eval_every == 0 or last:
-            self.watch()
-        if step % self.cfg.save_every == 0 or last or self.stop.signal is not None:
-            self.save()
-        if self.stop.signal is not None and not last:
-            raise Stopped(f"stopped and saved at step {step}; go on with: {self.again}", self.stop.signal)
-
-    def log(self) -> None:
-        """Write and show the means since the last time."""
-        values = self.run.meter.drain()
-        if not values:
-            return
-        (since, first), step = self.logged, self.run.step
-        self.logged = (time.monotonic(), step)
-        pace = (step - first) * self.run.views_per_step / (self.logged[0] - since)
-        self.journal.write(
-            step, {**values, "rate": self.run.optimizer.rate(step - 1), "images_per_second": pace}
-        )
-        shown = {
-            name.removeprefix("train/"): value
-            for name, value in values.items()
-            if name in SHOWN or name.startswith("train/")
-        }
-        self.progress.show(step, {**shown, "images/s": pace})
-
-    def watch(self) -> None:
-        """Evaluate what is watched; nothing is ever chosen by it."""
-        for name, images in self.watched().items():
-            figures = self.run.figures(images)
-            numbers = {f"{name}/{key}": value for key, value in figures.items() if isinstance(value, float)}
-            self.journal.write(self.run.step, numbers)
-            self.progress.show(self.run.step, {f"{name} accuracy": figures["accuracy"]})
-
-    def watched(self) -> dict[str, Images]:
-        """The images to evaluate during training."""
-        split = self.run.split
-        if self.cfg.watch == "test":
-            return split.tests
-        return {"validation": split.validation} if self.cfg.watch == "validation" and split.validation else {}
-
-    def save(self) -> None:
-        """Write a checkpoint; never of a step whose loss was no number."""
-        self.log()
-        checkpoint.save(self.folder / "checkpoints", self.run.state())
-        self.saved = self.run.step
-
-    def finish(self) -> Result:
-        """The final figures, the model and the summary."""
-        run, split = self.run, self.run.split
-        tests = {name: run.figures(images) for name, images in split.tests.items()}
-        summary = {
-            "test": next(iter(tests.values()), None),
-            "tests": tests,
-            "validation": run.figures(split.validation) if split.validation else None,
-            "method": self.cfg.method.name,
-            "data": self.cfg.data.name,
-            "labels": len(split.labeled),
-            "fold": self.cfg.fold,
-            "seed": self.cfg.seed,
-            "steps": run.step,
-            "seconds": round(run.seconds, 3),
-            "config_hash": self.cfg.fingerprint(),
-            "split_hash": split.record.split_hash,
-            "version": __version__,
-        }
-        names = list(split.class_names)
-        models.save(
-            self.folder,
-            run.ema.model,
-            model_config=self.cfg.model,
-            image_size=split.labeled.image_size,
-            channels=split.labeled.channels,
-            mean=split.mean,
-            std=split.std,
-            label_names=names,
-        )
-        write_text(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        return Result(run.ema.model, split.mean, split.std, names, self.folder, summary)
-
-
-SHOWN = ("mask",)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
-    fresh = path.with_name(path.name + ".tmp")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)

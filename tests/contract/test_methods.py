@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from interlude import testing
+from interlude.loop import fit
 from interlude.method import Method, Objective, find_method, method_names
 from interlude.options import option
 from interlude.parts.losses import cross_entropy, masked_mean, probabilities
-from interlude.training import fit
 
 CHECKS = [
     testing.check_config_round_trips,

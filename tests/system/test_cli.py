@@ -195,6 +195,13 @@ def test_bad_input_gets_one_clear_line_and_exit_code_2(train, tmp_path, args, me
     assert not (tmp_path / "runs").exists(), "a run that cannot start must not leave a folder"
 
 
+def test_a_folder_that_cannot_be_made_is_said(train, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    outcome = train("--out", "file/run")
+    assert outcome.code == 2
+    assert "cannot write to file/run" in outcome.err
+
+
 def test_a_folder_that_exists_is_never_overwritten(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/precious.txt").write_text("work of years")

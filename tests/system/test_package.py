@@ -39,17 +39,3 @@ def test_torchvision_and_timm_can_be_imported():
 def test_preparing_torchvision_twice_is_harmless():
     code = "from interlude.compat import prepare_torchvision as p; p(); p(); import torchvision; p()"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_every_recipe_resolves():
-    from interlude.config import read_file, recipe_names, resolve
-
-    for name in recipe_names():
-        resolve([read_file(name)])
-
-
-def test_every_recipe_opens_with_its_command_and_its_machine():
-    for path in (ROOT / "recipes").glob("*.yaml"):
-        opening = path.read_text().partition("\n\n")[0]
-        assert "interlude train --config" in opening, path.name
-        assert "achine" in opening, f"{path.name} does not say on which machine and in what time"

@@ -1,0 +1,187 @@
+"""One sitting of a run in its folder: journal, checkpoints, signals, and what is left when it is done."""
+
+import json
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlude import __version__, checkpoint, models
+from interlude.data import Images
+from interlude.errors import RunError
+from interlude.journal import Journal, NotFinite
+from interlude.loop import fit
+from interlude.predictor import Predictor
+from interlude.progress import Progress, note
+from interlude.run import Run
+from interlude.signals import Stopped, StopRequest
+
+SHOWN = ("mask",)  # what a progress line shows beside the terms of the loss
+
+
+@dataclass(frozen=True)
+class Result(Predictor):
+    """A finished run: its model (the averaged weights), its figures, and `predict`."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The final figures on the test set, in percent."""
+        figures: dict[str, Any] = self.summary["test"]
+        return figures
+
+
+class Session:
+    """One sitting of a run in its folder: what is shown, written down and saved while `fit` works."""
+
+    def __init__(self, run: Run, folder: Path, *, quiet: bool = False) -> None:
+        self.run, self.folder, self.quiet = run, folder, quiet
+        self.cfg = run.cfg
+        self.restore()
+        self.saved = run.step
+        self.journal = Journal(folder, step=run.step, tensorboard=run.cfg.tensorboard)
+        self.progress = Progress(folder.name, run.cfg.steps, quiet=quiet)
+        self.logged = (time.monotonic(), run.step)
+        self.clock = time.monotonic()
+
+    @property
+    def again(self) -> str:
+        """The command that goes on with this run."""
+        return f"interlude train --out {shlex.quote(str(self.folder))} --resume"
+
+    def restore(self) -> None:
+        """Go back to the last good checkpoint, if there is one."""
+        try:
+            state, warnings = checkpoint.load(self.folder / "checkpoints")
+        except checkpoint.Damaged as damage:
+            raise RunError(
+                f"no checkpoint of {self.folder} can be read: {damage}; start again in another folder"
+            ) from damage
+        for warning in warnings:
+            note(f"warning: {warning}; going on from the checkpoint before it")
+        if state is not None:
+            self.run.load(state)
+
+    def complete(self) -> Result:
+        """Train to the end, open the test sets once, and leave the model in the folder."""
+        if not self.quiet:
+            for sentence in self.run.split.notes:
+                note(sentence)
+        try:
+            with StopRequest() as self.stop, self.progress:
+                fit(self.run, self.after_step)
+            return self.finish()
+        except NotFinite as error:
+            kept = (
+                f"the last good checkpoint is of step {self.saved}"
+                if self.saved
+                else "no checkpoint was saved before"
+            )
+            raise RunError(
+                f"{error}; {kept} ({self.folder}); a lower optimizer.rate is the usual cure"
+            ) from error
+        except OSError as error:
+            raise RunError(
+                f"cannot write to {self.folder}: {error.strerror}; step {self.saved} is safe, "
+                f"go on with: {self.again}"
+            ) from error
+        finally:
+            self.journal.close()
+
+    def after_step(self) -> None:
+        """What is due after each step."""
+        now = time.monotonic()
+        self.run.seconds += now - self.clock
+        self.clock = now
+        step, last = self.run.step, self.run.step == self.cfg.steps
+        self.progress.show(step)
+        if step % self.cfg.log_every == 0 or last:
+            self.log()
+        if step % self.cfg.eval_every == 0 or last:
+            self.watch()
+        if step % self.cfg.save_every == 0 or last or self.stop.signal is not None:
+            self.save()
+        if self.stop.signal is not None and not last:
+            raise Stopped(f"stopped and saved at step {step}; go on with: {self.again}", self.stop.signal)
+
+    def log(self) -> None:
+        """Write and show the means since the last time."""
+        values = self.run.meter.drain()
+        if not values:
+            return
+        (since, first), step = self.logged, self.run.step
+        self.logged = (time.monotonic(), step)
+        pace = (step - first) * self.run.views_per_step / (self.logged[0] - since)
+        self.journal.write(
+            step, {**values, "rate": self.run.optimizer.rate(step - 1), "images_per_second": pace}
+        )
+        shown = {
+            name.removeprefix("train/"): value
+            for name, value in values.items()
+            if name in SHOWN or name.startswith("train/")
+        }
+        self.progress.show(step, {**shown, "images/s": pace})
+
+    def watch(self) -> None:
+        """Evaluate what is watched; nothing is ever chosen by it."""
+        for name, images in self.watched().items():
+            figures = self.run.figures(images)
+            numbers = {f"{name}/{key}": value for key, value in figures.items() if isinstance(value, float)}
+            self.journal.write(self.run.step, numbers)
+            self.progress.show(self.run.step, {f"{name} accuracy": figures["accuracy"]})
+
+    def watched(self) -> dict[str, Images]:
+        """The images to evaluate during training."""
+        split = self.run.split
+        if self.cfg.watch == "test":
+            return split.tests
+        return {"validation": split.validation} if self.cfg.watch == "validation" and split.validation else {}
+
+    def save(self) -> None:
+        """Write a checkpoint; never of a step whose loss was no number."""
+        self.log()
+        checkpoint.save(self.folder / "checkpoints", self.run.state())
+        self.saved = self.run.step
+
+    def finish(self) -> Result:
+        """The final figures, the model and the summary."""
+        run, split = self.run, self.run.split
+        tests = {name: run.figures(images) for name, images in split.tests.items()}
+        summary = {
+            "test": next(iter(tests.values()), None),
+            "tests": tests,
+            "validation": run.figures(split.validation) if split.validation else None,
+            "method": self.cfg.method.name,
+            "data": self.cfg.data.name,
+            "labels": len(split.labeled),
+            "fold": self.cfg.fold,
+            "seed": self.cfg.seed,
+            "steps": run.step,
+            "seconds": round(run.seconds, 3),
+            "config_hash": self.cfg.fingerprint(),
+            "split_hash": split.record.split_hash,
+            "version": __version__,
+        }
+        names = list(split.class_names)
+        models.save(
+            self.folder,
+            run.ema.model,
+            model_config=self.cfg.model,
+            image_size=split.labeled.image_size,
+            channels=split.labeled.channels,
+            mean=split.mean,
+            std=split.std,
+            label_names=names,
+        )
+        write_text(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        return Result(run.ema.model, split.mean, split.std, names, self.folder, summary)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
