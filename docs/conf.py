@@ -14,7 +14,7 @@ release = version = interlude.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "interlude"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "learning.md"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

@@ -1,10 +1,15 @@
 """Makes the documentation pages that follow from the code: one for each method, and the list of decisions."""
 
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
 
 from interlude.method import Method, find_method, method_names
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import methods_learn  # noqa: E402
 
 
 def write_method_pages(folder: Path) -> None:
@@ -13,9 +18,15 @@ def write_method_pages(folder: Path) -> None:
     for name in method_names():
         write(folder / f"{name}.md", method_page(name, find_method(name)))
     rows = "\n".join(f"| [{name}]({name}.md) | {summary(find_method(name))} |" for name in method_names())
-    listed = "\n".join(method_names())
     table = f"| name | in one line |\n|---|---|\n{rows}"
-    write(folder / "index.md", f"# Methods\n\n{table}\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n")
+    toctree = "```{toctree}\n:hidden:\n\n" + "\n".join(method_names()) + "\n```\n"
+    write(folder / "index.md", f"# Methods\n\n{table}\n\n{learning()}\n\n{toctree}")
+
+
+def learning() -> str:
+    """What the methods do with half a minute on digits, from the committed results."""
+    notes = (Path(__file__).parent / "learning.md").read_text(encoding="utf-8")
+    return notes.replace("{table}", methods_learn.table(methods_learn.read()))
 
 
 def method_page(name: str, method: type[Method]) -> str:
@@ -29,10 +40,15 @@ def method_page(name: str, method: type[Method]) -> str:
         for option in options
     )
     section = f"\n## Options\n\n| option | default | meaning |\n|---|---|---|\n{table}" if options else ""
-    command = (
-        f"```sh\ninterlude train --data digits --labels 40 --augment digits --method {name} --steps 600\n```"
-    )
-    return f"# {name}\n\n{summary(method)}\n\n{story}\n\n{views}\n\n{command}\n{section}"
+    commands = "\n".join(f"interlude train {line}" for line in recipe_lines(name))
+    recipes = f"\n## The paper's experiments\n\n```sh\n{commands}\n```\n"
+    return f"# {name}\n\n{summary(method)}\n\n{story}\n\n{views}\n{section}{recipes}"
+
+
+def recipe_lines(name: str) -> list[str]:
+    """The lines of `recipes/lines.txt` for one method."""
+    lines = (ROOT / "recipes" / "lines.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith("--") and name in shlex.split(line)]
 
 
 def write_decision_index(folder: Path) -> None:
