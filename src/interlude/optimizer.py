@@ -39,8 +39,15 @@ class Optimizer:
             self.torch: torch.optim.Optimizer = torch.optim.SGD(
                 groups, lr=cfg.rate, momentum=cfg.momentum, nesterov=cfg.momentum > 0, fused=fused
             )
+            self.fill_momentum()
         else:
             self.torch = torch.optim.AdamW(groups, lr=cfg.rate, fused=fused)
+
+    def fill_momentum(self) -> None:
+        """Momentum starts at zero for all: fused SGD fails where parameters first move at different steps."""
+        for group in self.torch.param_groups if self.cfg.momentum else ():
+            for parameter in group["params"]:
+                self.torch.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, before the factors of single parameters."""

@@ -69,6 +69,7 @@ def check_every_term_reaches_a_weight(method: type[Method], **options: Any) -> N
             for name, term in objective.terms.items():
                 reached[name] = reached.get(name, False) or moves_a_weight(term, run.method)
             run.optimizer.step(step, objective.loss, objective.rate)
+        run.ema.update(run.method.model)
     dead = [name for name, alive in reached.items() if not alive]
     assert not dead, (
         f"no gradient of {dead} reached a weight in {STEPS} steps: dead terms, or a mask that never opens"

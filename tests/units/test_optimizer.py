@@ -222,3 +222,28 @@ def test_gradients_of_one_step_do_not_leak_into_the_next():
     for step in range(3):
         optimizer.step(step, method.model.head.bias.sum())
     torch.testing.assert_close(before - method.model.head.bias.detach(), torch.full((2,), 0.3))
+
+
+def test_parameters_of_one_group_may_first_move_at_different_steps():
+    method = method_over(Deep())
+    optimizer = Optimizer(OptimizerConfig(rate=0.1), method, total=4)
+    first, second = method.model.first.weight, method.model.second.weight
+    optimizer.step(0, first.square().sum())
+    before = second.detach().clone()
+    optimizer.step(1, first.square().sum() + second.square().sum())
+    assert not torch.equal(before, second)
+
+
+def test_momentum_that_starts_at_zero_is_torch_s_own():
+    mine, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs.load_state_dict(mine.state_dict())
+    method = method_over(Deep())
+    method.model, method.projector = Flat(), mine
+    optimizer = Optimizer(OptimizerConfig(rate=0.1, weight_decay=0.0), method, total=10**9)
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    for step in range(3):
+        optimizer.step(step, mine.weight.pow(4).sum())
+        reference.zero_grad()
+        theirs.weight.pow(4).sum().backward()
+        reference.step()
+    torch.testing.assert_close(mine.weight, theirs.weight)

@@ -1,19 +1,35 @@
 """Networks: backbones by name, and the classifier around them."""
 
-from interlude.models import cnn, timm_backbone, vit, wide_resnet  # noqa: F401  (they register themselves)
-from interlude.models.classifier import Backbone, Classifier, Midway
+from interlude.models import cnn, normalized, timm_backbone, vit, wide_resnet  # noqa: F401  (they register)
+from interlude.models.classifier import Backbone, Classifier, Midway, evaluating
 from interlude.models.export import load, save
-from interlude.models.registry import ModelConfig, backbone, backbone_names, build, describe
+from interlude.models.open_set import OpenSetClassifier
+from interlude.models.refined import RefinedClassifier, prototypes_of
+from interlude.models.registry import (
+    ModelConfig,
+    backbone,
+    backbone_names,
+    build,
+    classifier_kind,
+    describe,
+    find_kind,
+)
 
 __all__ = [
     "Backbone",
     "Classifier",
     "Midway",
     "ModelConfig",
+    "OpenSetClassifier",
+    "RefinedClassifier",
     "backbone",
     "backbone_names",
     "build",
+    "classifier_kind",
     "describe",
+    "evaluating",
+    "find_kind",
     "load",
+    "prototypes_of",
     "save",
 ]

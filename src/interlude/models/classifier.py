@@ -1,12 +1,13 @@
 """What every network here is: a backbone that turns images into embeddings, and a linear head."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from interlude.errors import unknown
+from interlude.errors import UserError, unknown
 
 Midway = Callable[[Tensor], Tensor]
 """Applied at the midpoint to all rows of a batch at once, rows first."""
@@ -40,9 +41,10 @@ class Backbone(nn.Module):
 
     def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """`weights` from a file made elsewhere, under the names a `Classifier` on this backbone has."""
-        own = ("backbone.", "head.")
+        if any(name.startswith("backbone.") for name in weights):
+            return weights  # they are a classifier's already, perhaps of one with more parts
         return {
-            name if name.startswith(own) else f"backbone.{name}": value for name, value in weights.items()
+            name if name.startswith("head.") else f"backbone.{name}": value for name, value in weights.items()
         }
 
 
@@ -50,7 +52,12 @@ class Classifier(nn.Module):
     """A backbone and a linear head; precision is decided here, and logits are always fp32.
 
     Only half precision is widened to fp32: a classifier made double stays double, for numerical tests.
+
+    A network that predicts with more is a subclass registered as a `classifier_kind`. Its constructor takes
+    further keywords, numbers only, which `sizes` gives back.
     """
+
+    kind: ClassVar[str] = "linear"
 
     def __init__(self, backbone: Backbone, num_classes: int, *, precision: str = "fp32") -> None:
         super().__init__()
@@ -64,6 +71,17 @@ class Classifier(nn.Module):
         nn.init.xavier_normal_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
+    @classmethod
+    def around(cls, plain: "Classifier", **sizes: Any) -> Self:
+        """A classifier of this class with the backbone and the head of `plain`."""
+        made = cls(plain.backbone, plain.num_classes, precision=plain.precision, **sizes)
+        made.head = plain.head
+        return made
+
+    def sizes(self) -> dict[str, int]:
+        """What the constructor needs, beyond backbone and classes, to make this network again."""
+        return {}
+
     def features(self, images: Tensor, midway: Midway | None = None, at: str = "embedding") -> Tensor:
         """The vectors (N, num_features) that enter the head, after `midway` acted at the point `at`."""
         if at not in POINTS:
@@ -75,10 +93,17 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor, midway: Midway | None = None, at: str = "embedding") -> Tensor:
         """Logits (N, num_classes). `midway` acts on the embedding, or on what enters the last stage."""
-        z = self.features(images, midway=midway, at=at)
-        with self._autocast(images):
-            logits: Tensor = self.head(z)
-        return _widened(logits)
+        return self.classify(self.features(images, midway=midway, at=at))
+
+    def classify(self, z: Tensor) -> Tensor:
+        """Logits (N, num_classes) of embeddings: the linear head alone."""
+        return self._apply_part(self.head, z)
+
+    def open_set_score(self, images: Tensor) -> Tensor:
+        """The probability (N,) that an image belongs to no known class, for networks that can tell."""
+        raise UserError(
+            "this model has no open-set score: it was trained to tell the known classes apart only"
+        )
 
     def together(self, *views: Tensor) -> tuple[Tensor, ...]:
         """The logits of each view, from one pass over all of them."""
@@ -98,10 +123,28 @@ class Classifier(nn.Module):
         """Names of the parameters, beyond the 1-D ones, that take no weight decay."""
         return {f"backbone.{name}" for name in self.backbone.undecayed()}
 
+    def _apply_part(self, part: nn.Module, *rows: Tensor) -> Tensor:
+        """A further part of the network on embeddings, in this network's precision; the result is fp32."""
+        with self._autocast(rows[0]):
+            result: Tensor = part(*rows)
+        return _widened(result)
+
     def _autocast(self, images: Tensor) -> AbstractContextManager[None]:
         if self.precision == "fp32":
             return nullcontext()
         return torch.autocast(images.device.type, torch.bfloat16)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Inside the block the network is in evaluation mode, without gradients; then its mode is as before."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(was_training)
 
 
 def _widened(values: Tensor) -> Tensor:

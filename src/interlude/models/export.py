@@ -1,7 +1,8 @@
 """A trained classifier as two files that others can read: `model.safetensors` and `config.json`.
 
-Networks of timm are written as timm's hub has them, so that
+Networks of timm with a linear head are written as timm's hub has them, so that
 `timm.create_model("local-dir:FOLDER", pretrained=True)` gives the same network with the same logits.
+Classifiers of another kind are written in our form, with their kind and its sizes under "classifier".
 """
 
 import copy
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from interlude.errors import UserError
 from interlude.models.classifier import Classifier
-from interlude.models.registry import ModelConfig, build
+from interlude.models.registry import ModelConfig, build, find_kind, kind_of
 from interlude.models.timm_backbone import TimmBackbone
 from interlude.models.timm_weights import classifier_names, pretrained_cfg
 from interlude.models.weights import load_weights
@@ -40,8 +41,6 @@ def save(
 ) -> None:
     """Write `classifier` to `folder`; both files appear whole or not at all."""
     weights = classifier.state_dict()
-    if any(not name.startswith(("backbone.", "head.")) for name in weights):
-        raise UserError("only a backbone with a linear head can be exported; this method predicts with more")
     config: dict[str, Any] = {
         "architecture": model_config.name,
         "num_classes": classifier.num_classes,
@@ -51,10 +50,11 @@ def save(
         "channels": channels,
         "mean": [float(value) for value in mean],
         "std": [float(value) for value in std],
+        "classifier": {"kind": kind_of(classifier), **classifier.sizes()},
         # where the weights came from and how they were run is not part of the network
         "model": asdict(replace(model_config, pretrained=False, weights=None, compile=False)),
     }
-    if isinstance(classifier.backbone, TimmBackbone):
+    if _is_plain(classifier) and isinstance(classifier.backbone, TimmBackbone):
         timm_weights = _timm_weights(classifier, classifier.backbone)
         timm_config = _timm_config(classifier.backbone, config)
         if timm_weights is not None and _timm_agrees(classifier, timm_weights, timm_config):
@@ -71,13 +71,31 @@ def load(folder: str | Path) -> tuple[Classifier, dict[str, Any]]:
         height, width = config["image_size"]
         num_classes, channels = int(config["num_classes"]), int(config["channels"])
         _ = config["mean"], config["std"], config["label_names"]
+        kind = dict(config.get("classifier", {"kind": Classifier.kind}))
+        kind_name, sizes = str(kind.pop("kind")), {name: int(value) for name, value in kind.items()}
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"there is no exported model in {folder}: {CONFIG} cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / CONFIG} is damaged or was not written by interlude: {error}") from error
-    classifier = build(model_config, num_classes=num_classes, channels=channels, image_size=(height, width))
+    plain = build(model_config, num_classes=num_classes, channels=channels, image_size=(height, width))
+    classifier = _of_kind(plain, kind_name, sizes, folder)
     load_weights(classifier, folder / WEIGHTS, model_config.name, head=True)
     return classifier.eval(), config
+
+
+def _is_plain(classifier: Classifier) -> bool:
+    """Whether it is a backbone with a linear head and nothing else."""
+    parts = {name.partition(".")[0] for name in classifier.state_dict()}
+    return type(classifier) is Classifier and parts <= {"backbone", "head"}
+
+
+def _of_kind(plain: Classifier, name: str, sizes: dict[str, int], folder: Path) -> Classifier:
+    """`plain` as a classifier of the kind `name`, with that kind's further parts."""
+    kind = find_kind(name)
+    try:
+        return kind.around(plain, **sizes)
+    except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as error:
+        raise UserError(f"{folder / CONFIG} is damaged: no {name} classifier with {sizes}") from error
 
 
 def _timm_weights(classifier: Classifier, backbone: TimmBackbone) -> dict[str, Tensor] | None:

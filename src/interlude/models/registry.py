@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -16,10 +17,12 @@ from interlude.options import Options, option
 
 Builder = Callable[..., Backbone]
 """Called as `builder(name, channels=, image_size=)`; the options a network takes are its further keywords."""
+C = TypeVar("C", bound=Classifier)
 
 _builders: dict[str, Builder] = {}
 _families: dict[str, Builder] = {}
 _about: dict[str, str] = {}
+_kinds: dict[str, type[Classifier]] = {Classifier.kind: Classifier}
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,32 @@ def family(pattern: str, shown: str, about: str) -> Callable[[Builder], Builder]
         return builder
 
     return register
+
+
+def classifier_kind(name: str) -> Callable[[type[C]], type[C]]:
+    """Register a classifier that predicts with more than a linear head, so that it is saved and loaded."""
+
+    def register(kind: type[C]) -> type[C]:
+        if name in _kinds:
+            raise ValueError(f"two kinds of classifier are named {name!r}")
+        kind.kind = name
+        _kinds[name] = kind
+        return kind
+
+    return register
+
+
+def find_kind(name: str) -> type[Classifier]:
+    """The kind of classifier registered as `name`."""
+    if name not in _kinds:
+        raise unknown("kind of classifier", name, _kinds)
+    return _kinds[name]
+
+
+def kind_of(classifier: Classifier) -> str:
+    """The name of its kind; of an unregistered class its own name, lest it be loaded as something else."""
+    cls = type(classifier)
+    return cls.kind if _kinds.get(cls.kind) is cls else cls.__name__
 
 
 def backbone_names() -> list[str]:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from interlude.errors import UserError
-from interlude.models import Backbone, Classifier
+from interlude.models import Backbone, Classifier, evaluating
 
 
 def fuse(z):
@@ -149,3 +149,23 @@ def test_layers_and_undecayed_speak_of_the_classifiers_parameters():
 
 def test_a_backbone_without_layers_has_none_with_a_head(make):
     assert make().layers() == {}
+
+
+def test_the_head_alone_judges_embeddings(make, images):
+    model = make().eval()
+    assert torch.equal(model.classify(model.features(images)), model(images))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluating_lasts_for_its_block_only(make, images, training):
+    model = make().train(training)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with evaluating(model):
+        assert not model.training
+        assert not model(images).requires_grad
+    assert model.training == training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    with pytest.raises(RuntimeError, match="stopped"), evaluating(model):
+        raise RuntimeError("stopped")
+    assert model.training == training
+    assert model(images).requires_grad

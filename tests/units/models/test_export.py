@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from interlude.errors import UserError
-from interlude.models import Classifier, ModelConfig, load, save
+from interlude.models import Classifier, ModelConfig, OpenSetClassifier, RefinedClassifier, load, save
 
 
 @pytest.fixture
@@ -131,11 +131,85 @@ def test_exporting_leaves_the_network_as_it_was(make, tmp_path):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_classifier_that_is_more_than_backbone_and_head_is_not_exported(make, tmp_path):
-    model = make()
+def with_prototypes(plain):
+    model = RefinedClassifier.around(plain, num_heads=2, num_prototypes=5)
+    model.set_prototypes(torch.randn(3, model.num_features))
+    return model
+
+
+def with_open_head(plain):
+    model = OpenSetClassifier.around(plain)
+    torch.nn.init.normal_(model.open_head.weight)
+    return model
+
+
+@pytest.mark.parametrize("name", ["cnn", "timm:resnet18"])
+@pytest.mark.parametrize("kind", [with_prototypes, with_open_head])
+def test_a_classifier_of_another_kind_comes_back_as_it_was(make, tmp_path, name, kind):
+    model = kind(make(name)).eval()
+    write(model, tmp_path, ModelConfig(name=name), 16)
+    loaded, config = load(tmp_path)
+    assert type(loaded) is type(model)
+    assert not loaded.training
+    assert config["classifier"] == {"kind": model.kind, **model.sizes()}
+    assert "pretrained_cfg" not in config, "timm cannot read this kind"
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
+    images = torch.randn(2, 3, 16, 16)
+    torch.testing.assert_close(loaded(images), model(images))
+    if isinstance(model, OpenSetClassifier):
+        torch.testing.assert_close(loaded.open_set_score(images), model.open_set_score(images))
+    else:
+        assert not torch.allclose(model(images), model.classify(model.features(images)))
+
+
+def test_a_model_written_before_there_were_kinds_is_linear(export, tmp_path):
+    model = export("cnn")
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config.pop("classifier") == {"kind": "linear"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(load(tmp_path)[0](images), model(images))
+
+
+def test_parts_of_no_known_kind_are_written_but_not_read(make, tmp_path):
+    """A run must not lose its result at the end because its model is unusual."""
+    model = make("timm:resnet18")
     model.refiner = torch.nn.Linear(3, 3)
-    with pytest.raises(UserError, match="only a backbone with a linear head can be exported"):
-        write(model, tmp_path, ModelConfig(), 16)
+    write(model, tmp_path, ModelConfig(name="timm:resnet18"), 16)
+    assert "refiner.weight" in load_file(tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=r"does not fit timm:resnet18: it has unknown refiner"):
+        load(tmp_path)
+
+
+def test_a_class_of_no_known_kind_is_not_read_as_another(make, tmp_path):
+    class Doubled(Classifier):
+        def classify(self, z):
+            return 2 * super().classify(z)
+
+    write(Doubled.around(make("timm:resnet18")), tmp_path, ModelConfig(name="timm:resnet18"), 16)
+    with pytest.raises(UserError, match="unknown kind of classifier 'Doubled'"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"kind": "refined", "heads": 2}, {"kind": "refined", "num_heads": 0}, {"kind": "linear", "a": 1}],
+)
+def test_sizes_that_a_kind_does_not_take_are_an_error_of_the_user(export, tmp_path, damage):
+    export("cnn")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"classifier": damage}))
+    with pytest.raises(UserError, match=r"config\.json is damaged: no (refined|linear) classifier with"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [{}, [], "refined", {"kind": "refined", "num_heads": "two"}])
+def test_a_damaged_kind_is_an_error_of_the_user(export, tmp_path, damage):
+    export("cnn")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"classifier": damage}))
+    with pytest.raises(UserError, match=r"config\.json is damaged"):
+        load(tmp_path)
 
 
 def test_a_folder_without_a_model_is_an_error_of_the_user(tmp_path):

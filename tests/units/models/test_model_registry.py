@@ -5,7 +5,15 @@ import torch
 from torch import nn
 
 from interlude.errors import UserError
-from interlude.models import ModelConfig, backbone, backbone_names, describe
+from interlude.models import (
+    Classifier,
+    ModelConfig,
+    backbone,
+    backbone_names,
+    classifier_kind,
+    describe,
+    find_kind,
+)
 
 
 def test_the_named_networks_are_listed_with_a_line_about_each():
@@ -19,6 +27,18 @@ def test_the_named_networks_are_listed_with_a_line_about_each():
 def test_two_networks_cannot_share_a_name():
     with pytest.raises(ValueError, match="two backbones are named 'cnn'"):
         backbone("cnn")(lambda name, **sizes: None)
+
+
+def test_two_kinds_of_classifier_cannot_share_a_name():
+    with pytest.raises(ValueError, match="two kinds of classifier are named 'linear'"):
+        classifier_kind("linear")(Classifier)
+
+
+def test_kinds_of_classifier_are_found_by_name():
+    assert find_kind("linear") is Classifier
+    assert find_kind("refined").kind == "refined"
+    with pytest.raises(UserError, match="unknown kind of classifier 'refind'; did you mean 'refined'"):
+        find_kind("refind")
 
 
 def test_an_unknown_name_gets_the_nearest_names(make):
