@@ -14,6 +14,7 @@ from interlude import augment, checkpoint, schedule
 from interlude.batches import Batches
 from interlude.data import Images
 from interlude.errors import UserError
+from interlude.loop import fit
 from interlude.method import Clock
 from interlude.methods.fixmatch import FixMatch
 from interlude.methods.interlude import InterLUDE, change, delta_consistency
@@ -24,7 +25,6 @@ from interlude.parts.layout import LAYOUTS, Layout, order
 from interlude.parts.losses import probabilities
 from interlude.run import Run
 from interlude.testing import sharpened, stop_after, toy_run, toy_split
-from interlude.training import fit
 
 SIZES = [(1, 1), (2, 2), (8, 1), (4, 3), (3, 5), (8, 7), (64, 7)]
 CPU = torch.device("cpu")

@@ -8,11 +8,11 @@ from torch import nn
 
 from interlude.batches import Batches
 from interlude.data import Sampler
+from interlude.loop import fit
 from interlude.method import Clock
 from interlude.methods.fully_supervised import FullySupervised
 from interlude.methods.supervised import Supervised
 from interlude.testing import toy_run, toy_split
-from interlude.training import fit
 
 LABELS = torch.tensor([0, 2, 1, 0])
 WEIGHTS = (0.2, 0.5, 0.3)
