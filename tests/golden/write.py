@@ -30,10 +30,13 @@ def trace(method: type[Method]) -> dict[str, list[float]]:
     on the other side of a ReLU's kink, and with four pictures BatchNorm magnifies that a thousandfold.
     """
     run = toy_run(method)
-    set_weights(run.method.model)
+    set_weights(run.method)
     run.method.double()
     run.ema.double()
+    run.optimizer.fill_momentum()
     run.batch = lambda step: in_double(Run.batch(run, step))  # type: ignore[method-assign]
+    sweep = run.task.sweep
+    run.task.sweep = lambda images, kind: (view.double() for view in sweep(images, kind))
     stop_after(run, STEPS)
     terms = {name: values for name, values in run.meter.values.items() if name.startswith("train/")}
     return {
@@ -47,7 +50,7 @@ def set_weights(model: nn.Module) -> None:
     """Weights that are the same to the bit everywhere: evenly drawn between bounds that are powers of two."""
     generator = torch.Generator().manual_seed(0)
     for weight in model.parameters():
-        if weight.ndim > 1:
+        if weight.ndim > 1 and weight.any():
             bound = 2.0 ** round(math.log2(weight.std().item() * math.sqrt(3)))
             weight.copy_((torch.rand(weight.shape, generator=generator) * 2 - 1) * bound)
 
