@@ -145,10 +145,12 @@ def read() -> list[dict[str, Any]]:
 
 def table(lines: list[dict[str, Any]]) -> str:
     """Error, cost of a step against `supervised`, memory; methods by error."""
+    if not lines:
+        return "(no run is finished yet)"
     by_cell: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         by_cell.setdefault(line["cell"], []).append(line)
-    base = statistics.median(line["seconds_per_step"] for line in by_cell["supervised"])
+    base = statistics.median(line["seconds_per_step"] for line in by_cell.get("supervised", lines))
     rows = []
     for cell, runs in by_cell.items():
         errors = [run["test"]["test"]["error_last"] for run in runs]

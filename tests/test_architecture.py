@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "parts": {"parts", "distributed", "models"},
     "method": {"errors", "options", "data", "models", "methods"},
     "methods": {"method", "methods", "parts", "models", "distributed", "options", "errors"},
-    "optimizer": {"errors", "options", "schedule", "method"},
+    "optimizer": {"errors", "options", "schedule", "method", "models"},
     "evaluate": {"augment", "data", "models"},
     "predictor": {"evaluate", "augment", "data", "models"},
     "batches": BASE | {"method"},

@@ -10,6 +10,7 @@ from torch import Tensor
 from interlude import schedule
 from interlude.errors import UserError
 from interlude.method import Method
+from interlude.models import Classifier
 from interlude.options import Options, option
 
 
@@ -65,11 +66,16 @@ class Optimizer:
 
 def parameter_groups(cfg: OptimizerConfig, method: Method) -> list[dict[str, Any]]:
     """Parameters by (rate factor, weight decay): one-dimensional ones and tokens are not decayed."""
-    depths = {f"model.{name}": depth for name, depth in method.model.layers().items()}
+    networks = networks_of(method)
+    depths = {
+        f"{prefix}.{name}": depth
+        for prefix, network in networks.items()
+        for name, depth in network.layers().items()
+    }
     if cfg.layer_decay < 1 and not depths:
         raise UserError("layer_decay needs a network that names its layers, such as a ViT; set it to 1 here")
     last = max(depths.values(), default=0)
-    undecayed = {f"model.{name}" for name in method.model.undecayed()}
+    undecayed = {f"{prefix}.{name}" for prefix, network in networks.items() for name in network.undecayed()}
     groups: dict[tuple[float, float], list[Tensor]] = defaultdict(list)
     for name, parameter in method.named_parameters():
         if not parameter.requires_grad:
@@ -81,3 +87,12 @@ def parameter_groups(cfg: OptimizerConfig, method: Method) -> list[dict[str, Any
         {"params": parameters, "scale": scale, "weight_decay": decay}
         for (scale, decay), parameters in groups.items()
     ]
+
+
+def networks_of(method: Method) -> dict[str, Classifier]:
+    """The classifiers that a method trains, its second one if it has two, by their names in it."""
+    return {
+        prefix: part
+        for prefix, part in method.named_modules()
+        if part is method.model or isinstance(part, Classifier)
+    }

@@ -247,3 +247,15 @@ def test_momentum_that_starts_at_zero_is_torch_s_own():
         theirs.weight.pow(4).sum().backward()
         reference.step()
     torch.testing.assert_close(mine.weight, theirs.weight)
+
+
+def test_a_second_network_has_layer_decay_and_undecayed_tokens_too():
+    cfg = ModelConfig(name="vit-small-2-32")
+    make = {"num_classes": 2, "channels": 1, "image_size": (4, 4)}
+    method = method_over(build(cfg, **make))
+    method.teacher = build(cfg, **make)
+    groups = parameter_groups(OptimizerConfig(layer_decay=0.5), method)
+    for network in (method.model, method.teacher):
+        token = group_of(groups, network.backbone.get_parameter("model.cls_token"))
+        assert token["weight_decay"] == 0
+        assert token["scale"] == 0.5**13
