@@ -50,7 +50,7 @@ class Teacher(nn.Module):
     def __init__(self, model: Classifier, projector: Projector, decay: float, *, warmup: bool) -> None:
         super().__init__()
         self.model = Ema(model, decay, warmup=warmup)
-        self.projector = Ema(projector, decay, warmup=warmup)  # type: ignore[arg-type]  # any module will do
+        self.projector = Ema(projector, decay, warmup=warmup)
 
     def train(self, mode: bool = True) -> Self:
         """Stays in evaluation mode when the student is set to train."""

@@ -1,17 +1,18 @@
 """An exponential moving average of a network: parameters are averaged, buffers copied."""
 
 import copy
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from interlude.models import Classifier
+Network = TypeVar("Network", bound=nn.Module)
 
 
-class Ema(nn.Module):
+class Ema(nn.Module, Generic[Network]):
     """A second network that follows `model`; in evaluation mode, without gradients."""
 
-    def __init__(self, model: Classifier, decay: float, *, warmup: bool = False) -> None:
+    def __init__(self, model: Network, decay: float, *, warmup: bool = False) -> None:
         super().__init__()
         self.decay = decay
         self.warmup = warmup
