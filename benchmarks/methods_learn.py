@@ -31,6 +31,13 @@ SHORT_RUN = {"decay": 0.99}  # for methods with running statistics, by name and 
 STATISTICS = {"adamatch", "flatmatch", "flatmatch-e", "freematch"}
 STATISTICS |= {"instant", "interlude-plus", "softmatch"}
 FAIR = "supervised+strong"  # labels only, with the strong augmentation that the others see
+LONG = (
+    "mixmatch+long",
+    "remixmatch+long",
+    "mpl+long",
+    "fix-a-step+long",
+    "featmatch+long",
+)  # methods of costly steps, with twice the budget
 
 
 def main() -> None:
@@ -53,10 +60,10 @@ def main() -> None:
 
 
 def cells() -> list[str]:
-    """Every method, and the fair control."""
+    """Every method, the fair control, and some methods again with more time."""
     from interlude import method_names
 
-    return [*method_names(), FAIR]
+    return [*method_names(), FAIR, *LONG]
 
 
 def run_missing(names: list[str]) -> None:
@@ -82,14 +89,15 @@ def one_run(cell: str, seed: int) -> dict[str, Any]:
     """Train one method within its budget; the result line."""
     from interlude import __version__, train
 
-    name, _, strong = cell.partition("+")
+    name, _, variant = cell.partition("+")
     method: dict[str, Any] = {"name": name}
-    if strong:
+    if variant == "strong":
         method["strong"] = True
     if name in STATISTICS:
         method |= SHORT_RUN
     pace = seconds_per_step(method)
-    steps = max(1, min(MOST_STEPS, int(BUDGET / pace)))
+    budget = 2 * BUDGET if variant == "long" else BUDGET
+    steps = max(1, min(MOST_STEPS, int(budget / pace)))
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         result = train(
