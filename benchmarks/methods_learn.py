@@ -31,13 +31,8 @@ SHORT_RUN = {"decay": 0.99}  # for methods with running statistics, by name and 
 STATISTICS = {"adamatch", "flatmatch", "flatmatch-e", "freematch"}
 STATISTICS |= {"instant", "interlude-plus", "softmatch"}
 FAIR = "supervised+strong"  # labels only, with the strong augmentation that the others see
-LONG = (
-    "mixmatch+long",
-    "remixmatch+long",
-    "mpl+long",
-    "fix-a-step+long",
-    "featmatch+long",
-)  # methods of costly steps, with twice the budget
+# methods of costly steps, again with twice the budget
+LONG = ("featmatch+long", "fix-a-step+long", "mixmatch+long", "mpl+long", "remixmatch+long")
 
 
 def main() -> None:
