@@ -607,6 +607,7 @@ def in_double(run):
     """The run in double precision: sums in another order then round too little to move a gradient."""
     run.method.double()
     run.ema.double()
+    run.optimizer.fill_momentum()
 
     def batch(step):
         single = Run.batch(run, step)
