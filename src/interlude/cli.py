@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from interlude import __version__
 from interlude.errors import RunError, UserError
@@ -68,10 +68,10 @@ def list_names(*tokens: Tokens) -> None:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 the run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM."""
     try:
-        app(argv)
+        app(argv, exit_on_error=False, print_error=False)
         sys.stdout.flush()
-    except UserError as error:
-        fail(f"error: {error}", 2)
+    except (UserError, CycloptsError) as error:
+        fail(f"error: {' '.join(str(error).split())}", 2)
     except RunError as error:
         fail(f"error: {error}", 1)
     except KeyboardInterrupt as stop:

@@ -31,7 +31,9 @@ class EmaConfig(Options):
     """The averaged weights, which are evaluated and saved."""
 
     decay: float = option(0.999, "factor of the moving average of weights", at_least=0, below=1)
-    warmup: bool = option(False, "shorter averages early on, min(decay, (1+t)/(10+t)): for short runs")
+    warmup: bool = option(
+        True, "shorter averages early on, min(decay, (1+t)/(10+t)): short runs need it, long ones forget it"
+    )
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ def toy_config(method: type[Method], **options: Any) -> Config:
         method=method.Config(name=method.name, **options),
         model=ModelConfig(name="cnn"),
         optimizer=OptimizerConfig(rate=0.02),
-        ema=EmaConfig(decay=0.9),
+        ema=EmaConfig(decay=0.9, warmup=False),
         batch=4,
         mu=2,
         steps=STEPS,

@@ -221,6 +221,13 @@ def test_a_loss_that_explodes_stops_the_run_and_names_step_and_term(train, tmp_p
     assert "checkpoint" in outcome.err
 
 
+def test_an_unknown_verb_gets_the_nearest_one(interlude):
+    outcome = interlude("trian")
+    assert outcome.code == 2
+    assert 'Did you mean "train"?' in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
 def test_an_option_given_twice_is_said(train):
     outcome = train("--steps", "3", "--steps", "4")
     assert outcome.code == 2
