@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -113,6 +113,9 @@ def parser(
     tokens = [_long(token) for token in tokens]
     values = [Layer(layer.source, _nested(layer)) for layer in [*layers, *_files(tokens)]]
     schema = compose(find_method(_method_name(values, tokens) or methods.DEFAULT))
+    for layer in values:
+        for name in layer.values.keys() - {item.name for item in fields(schema)}:
+            raise unknown(f"setting in {layer.source}:", name, [item.name for item in fields(schema)])
     verb.__annotations__["settings"] = Annotated[schema, Parameter(name="*")]
     verb.__kwdefaults__ = {**(verb.__kwdefaults__ or {}), "settings": schema()}
     sources = [Dict(dict(layer.values), source=layer.source) for layer in reversed(values)]

@@ -68,12 +68,9 @@ class Objective:
             raise TypeError("an objective needs at least one named term")
         self.rate = rate  # factor on the learning rate of this one step
         self.terms = terms
+        first, *others = terms.values()
+        self.loss: Tensor = sum(others, start=first)  # the scalar to descend
         self.logged: dict[str, Tensor] = {}
-
-    @property
-    def loss(self) -> Tensor:
-        """The scalar to descend."""
-        return sum(list(self.terms.values())[1:], start=next(iter(self.terms.values())))
 
     def log(self, **values: Tensor) -> Objective:
         """Note values for the journal; their mean is taken and stays on the device until the journal asks."""

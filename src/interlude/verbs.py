@@ -124,11 +124,7 @@ def judge(folder: Path, name: str | None) -> dict[str, dict[str, Any]]:
         record = data.SplitRecord.from_json(folder / "split.json")
         split = data.load(cfg.data, labels=cfg.labels, fold=cfg.fold, record=record)
     else:
-        split = data.load(data.DataConfig(name=name), labels=None, fold=0)
-        if tuple(split.class_names) != tuple(predictor.class_names):
-            raise UserError(
-                f"{name} has other classes ({', '.join(split.class_names)}) than the model of {folder}"
-            )
+        split = load_other(name, folder)
     figures = {}
     for test, images in split.tests.items():
         batches = evaluation.normalized_batches(
@@ -136,6 +132,27 @@ def judge(folder: Path, name: str | None) -> dict[str, dict[str, Any]]:
         )
         figures[test] = evaluation.figures(evaluation.predict(predictor.model, batches), images.labels_of())
     return figures
+
+
+def load_other(name: str, folder: Path) -> data.Split:
+    """Other data than a run's own, scaled to the images that its model was trained on."""
+    trained = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    height, width = trained["image_size"]
+    if height != width:
+        raise UserError(
+            f"the model of {folder} takes {height}x{width} images; other data can only be made square"
+        )
+    split = data.load(data.DataConfig(name=name, image_size=height), labels=None, fold=0)
+    channels = split.labeled.channels
+    if channels != trained["channels"]:
+        raise UserError(
+            f"{name} has images of {channels} channels, the model of {folder} takes {trained['channels']}"
+        )
+    if list(split.class_names) != trained["label_names"]:
+        raise UserError(
+            f"{name} has other classes ({', '.join(split.class_names)}) than the model of {folder}"
+        )
+    return split
 
 
 def preview(tokens: Sequence[str]) -> None:
@@ -161,6 +178,8 @@ def preview(tokens: Sequence[str]) -> None:
 def write_preview(cfg: Config, *, groups: int, step: int) -> Path:
     """Draw the views of the first groups of a step into `cfg.out`, by default preview.png."""
     path = Path(cfg.out or "preview.png")
+    if groups < 1 or step < 0:
+        raise UserError(f"groups must be >= 1 and step >= 0, got {groups} and {step}")
     if path.exists():
         raise UserError(f"{path} exists already; choose another --out")
     cfg = settle(cfg)

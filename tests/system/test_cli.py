@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import yaml
 from safetensors.torch import load_file
@@ -137,6 +138,36 @@ def test_evaluate_gives_the_figures_of_the_summary_again(train, interlude, tmp_p
     train("--steps", "4", "--out", "run")
     again = json.loads(interlude("evaluate", "run", "--json").out)
     assert again == json.loads((tmp_path / "run/summary.json").read_text())["tests"]
+
+
+def test_evaluate_scales_other_data_to_the_size_of_the_model(train, interlude):
+    train("--data.image-size", "24", "--out", "run")
+    own = json.loads(interlude("evaluate", "run", "--json").out)
+    assert json.loads(interlude("evaluate", "run", "--data", "digits", "--json").out) == own
+
+
+@pytest.mark.parametrize(
+    ("channels", "classes", "message"), [(3, 10, "3 channels"), (1, 4, "other classes (0, 1, 2, 3)")]
+)
+def test_evaluate_refuses_data_that_do_not_fit(train, interlude, tmp_path, channels, classes, message):
+    images, labels = np.zeros((20, 16, 16, channels), dtype=np.uint8), np.arange(20) % classes
+    np.savez(tmp_path / "other.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    train("--out", "run")
+    outcome = interlude("evaluate", "run", "--data", "npz:other.npz")
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+@pytest.mark.parametrize("args", [["--groups", "0"], ["--step", "-1"]])
+def test_preview_of_nothing_is_refused(interlude, args):
+    assert interlude("preview", "--config", "digits", *args).code == 2
+
+
+def test_an_unknown_setting_in_a_file_gets_the_nearest_one(interlude, tmp_path):
+    (tmp_path / "typo.yaml").write_text("stepz: 3\n")
+    outcome = interlude("config", "--config", "typo.yaml")
+    assert outcome.code == 2
+    assert "unknown setting in typo.yaml: 'stepz'; did you mean 'steps'" in outcome.err
 
 
 def test_tensorboard_events_are_written_on_request(train, tmp_path):
