@@ -51,6 +51,11 @@ class Config(Options):
     batch: int = option(64, "labeled images per step, B", at_least=1)
     mu: int | None = option(None, "unlabeled images per labeled one; default the method's own", at_least=1)
     steps: int = option(2**20, "optimiser steps", at_least=1)
+    labels_first: int = option(
+        0,
+        "how many of the steps, the first ones, see labeled images alone: short runs gain by it",
+        at_least=0,
+    )
     seed: int = option(0, "randomness of training; the labels are chosen by `fold`", at_least=0)
     precision: Literal["fp32", "bf16"] = option("fp32", "arithmetic of the network; losses are always fp32")
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps")

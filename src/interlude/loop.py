@@ -1,9 +1,9 @@
 """The training loop: the same for every method."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from interlude import rng
-from interlude.method import Clock
+from interlude.method import Batch, Clock, Objective
 from interlude.run import Run
 
 
@@ -13,9 +13,17 @@ def fit(run: Run, after_step: Callable[[], None] = lambda: None) -> None:
     while run.step < run.cfg.steps:
         batch = run.batch(run.step)
         rng.seed(run.cfg.seed, run.step)  # what the network itself draws (dropout) follows from here
-        for objective in run.method.step(batch, Clock(run.step, run.cfg.steps)):
+        for objective in objectives(run, batch):
             run.optimizer.step(run.step, objective.loss, objective.rate)
             run.meter.add(run.step, objective)
         run.ema.update(run.method.model)
         run.step += 1
         after_step()
+
+
+def objectives(run: Run, batch: Batch) -> Iterator[Objective]:
+    """What the step in hand descends: the labels alone at first, if so configured; then what the method says."""
+    first = run.cfg.labels_first
+    if run.step < first:
+        return run.method.step_on_labels(batch)
+    return run.method.step(batch, Clock(run.step - first, run.cfg.steps - first))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -125,6 +126,11 @@ class Method(nn.Module):
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         """Yield one objective for each optimiser step to take on this batch."""
         raise NotImplementedError(f"{type(self).__name__} must define step")
+
+    def step_on_labels(self, batch: Batch) -> Iterator[Objective]:
+        """A step before the unlabeled images come in: cross-entropy on all labeled views."""
+        logits = self.model(torch.cat(batch.x))
+        yield Objective(supervised=self.supervised(logits, torch.cat([batch.y] * len(batch.x))))
 
     def supervised(self, logits: Tensor, y: Tensor) -> Tensor:
         """Mean cross-entropy of labeled rows, weighted by class if the task says so; `y` hard or soft."""

@@ -26,6 +26,12 @@ class OptimizerConfig(Options):
         1.0, "learning rate factor from each layer to the one below it", above=0, at_most=1
     )
     warmup: int = option(0, "steps of linear warm-up", at_least=0)
+    fall: float = option(
+        schedule.FALL,
+        "the rate falls as cos(fall pi k / K): 7/16, as published, leaves a fifth of it, 0.5 nothing",
+        at_least=0,
+        at_most=0.5,
+    )
 
 
 class Optimizer:
@@ -52,7 +58,7 @@ class Optimizer:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, before the factors of single parameters."""
-        return self.cfg.rate * schedule.factor(step, self.total, self.cfg.warmup)
+        return self.cfg.rate * schedule.factor(step, self.total, self.cfg.warmup, self.cfg.fall)
 
     def step(self, step: int, loss: Tensor, scale: float = 1.0) -> None:
         """Descend `loss` once at the rate of `step` times `scale`."""

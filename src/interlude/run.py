@@ -25,6 +25,11 @@ FIRST = -1  # the "step" whose generator initialises the weights
 def settle(cfg: Config) -> Config:
     """The configuration with everything filled in that follows from the rest or from this machine."""
     method = find_method(cfg.method.name)
+    if cfg.labels_first >= cfg.steps:
+        raise UserError(
+            f"labels_first must be below the {cfg.steps} steps of the run, got {cfg.labels_first}; "
+            "for labels alone there is a method of its own, see `interlude list methods`"
+        )
     name, labels, fold = data.parse_address(cfg.data.name, cfg.labels, cfg.fold)
     out = cfg.out or f"runs/{name.rpartition('/')[2]}@{labels or 'all'}-{method.name}-seed{cfg.seed}"
     return replace(
@@ -91,6 +96,8 @@ class Run:
     def batch(self, step: int) -> Batch:
         """The batch of a step, with the views that the method declares."""
         method = self.method
+        if step < self.cfg.labels_first:
+            return self.batches(step, method.labeled, (), shared_draws=False)
         return self.batches(step, method.labeled, method.unlabeled, shared_draws=method.shared_draws)
 
     @property

@@ -2,9 +2,11 @@
 
 import math
 
+FALL = 7 / 16
 
-def factor(step: int, total: int, warmup: int = 0) -> float:
-    """Linear warm-up over `warmup` steps, then cos(7 pi k / 16 K): from 1 down to 0.195 at the end."""
+
+def factor(step: int, total: int, warmup: int = 0, fall: float = FALL) -> float:
+    """Linear warm-up over `warmup` steps, then cos(fall pi k / K): 7/16 takes it from 1 down to 0.195."""
     if step < warmup:
         return step / warmup
-    return math.cos(7 * math.pi / 16 * (step - warmup) / max(1, total - warmup))
+    return math.cos(fall * math.pi * (step - warmup) / max(1, total - warmup))

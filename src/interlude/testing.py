@@ -44,6 +44,7 @@ def check_method(method: type[Method], **options: Any) -> None:
     check_an_empty_mask_is_finite(method, **options)
     check_labels_of_unlabeled_images_are_not_read(method, **options)
     check_predictions_do_not_depend_on_batch_mates(method, **options)
+    check_labels_can_come_first(method, **options)
 
 
 def check_config_round_trips(method: type[Method], **options: Any) -> None:
@@ -142,6 +143,14 @@ def check_predictions_do_not_depend_on_batch_mates(method: type[Method], **optio
     torch.testing.assert_close(
         among, turned, atol=1e-4, rtol=1e-4, msg=lambda m: f"a prediction depends on order: {m}"
     )
+
+
+def check_labels_can_come_first(method: type[Method], **options: Any) -> None:
+    """A run may begin with steps on labeled images alone; the method then starts as if at step 0."""
+    cfg = replace(toy_config(method, **options), labels_first=STEPS // 2)
+    run = Run(cfg, toy_split(), method)
+    fit(run)
+    assert_finite(run, "after a start on labels alone")
 
 
 def toy_split(*, num_labeled: int = 6, num_unlabeled: int = 18) -> Split:

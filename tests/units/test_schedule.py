@@ -44,3 +44,11 @@ def test_a_run_no_longer_than_its_warm_up_has_finite_rates(warmup):
 @pytest.mark.parametrize("warmup", [0, 30])
 def test_rates_are_never_negative(warmup):
     assert min(factor(step, 200, warmup=warmup) for step in range(201)) >= 0
+
+
+def test_a_fall_of_a_half_ends_at_zero():
+    assert factor(1000, 1000, fall=0.5) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_fall_of_nothing_keeps_the_rate():
+    assert {factor(step, 10, fall=0) for step in range(11)} == {1}

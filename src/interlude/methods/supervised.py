@@ -7,8 +7,6 @@ sees them: most of the gain that is often credited to unlabeled images comes fro
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
@@ -29,6 +27,4 @@ class Supervised(Method):
         self.labeled = ("weak", "strong") if cfg.strong else ("weak",)
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
-        logits = self.model(torch.cat(batch.x))
-        y = torch.cat([batch.y] * len(batch.x))
-        yield Objective(supervised=self.supervised(logits, y))
+        return self.step_on_labels(batch)
