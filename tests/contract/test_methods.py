@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -12,8 +12,10 @@ from torch import nn
 from interlude import testing
 from interlude.loop import fit
 from interlude.method import Method, Objective, find_method, method_names
+from interlude.models import Classifier, ModelConfig
 from interlude.options import option
 from interlude.parts.losses import cross_entropy, masked_mean, probabilities
+from interlude.run import Run
 
 CHECKS = [
     testing.check_config_round_trips,
@@ -39,6 +41,96 @@ def test_check_method_runs_every_check(monkeypatch):
         monkeypatch.setattr(testing, check.__name__, lambda method, name=check.__name__: ran.append(name))
     testing.check_method(find_method("fixmatch"))
     assert ran == [check.__name__ for check in CHECKS]
+
+
+# methods whose weak views are only targets, with options that change which views those are
+WITH_TARGETS = {
+    "adamatch": {"full": True},
+    "comatch": {},
+    "dash": {},
+    "fix-a-step": {},
+    "fixmatch": {},
+    "fixmatch-saa": {},
+    "flatmatch": {},
+    "flatmatch-e": {},
+    "flexmatch": {},
+    "freematch": {},
+    "instant": {},
+    "mpl": {},
+    "simmatch": {"teacher": False},
+    "softmatch": {},
+    "uda": {},
+}
+
+
+class RowsApart(Run):
+    """A run in double precision with GroupNorm for BatchNorm, so that no row depends on another."""
+
+    def make_model(self):
+        model = super().make_model()
+        for part in list(model.modules()):
+            norms = {name: x for name, x in part.named_children() if isinstance(x, nn.BatchNorm2d)}
+            for name, norm in norms.items():
+                setattr(part, name, nn.GroupNorm(4, norm.num_features))
+        return model.double()
+
+    def batch(self, step):
+        views = super().batch(step)
+        return views._replace(x=tuple(x.double() for x in views.x), u=tuple(u.double() for u in views.u))
+
+
+def run_with_rows_apart(name, *, targets="auto", **options):
+    """What a method logs in a few steps with such a network, and the weights that it ends with."""
+    method = find_method(name)
+    cfg = replace(testing.toy_config(method, **options), model=ModelConfig(name="cnn", targets=targets))
+    run = RowsApart(cfg, testing.toy_split(), method)
+    run.method.double()
+    run.optimizer.fill_momentum()
+    fit(testing.sharpened(run, by=8.0))
+    return run.meter.drain(), dict(run.method.named_parameters())
+
+
+def count_passes(monkeypatch):
+    """For each pass of a classifier from now on, whether it kept what a gradient needs."""
+    passes, features = [], Classifier.features
+
+    def counted(self, images, **options):
+        passes.append(torch.is_grad_enabled())
+        return features(self, images, **options)
+
+    monkeypatch.setattr(Classifier, "features", counted)
+    return passes
+
+
+def ignore_targets(monkeypatch):
+    """From now on all views share one pass, with gradient, whatever a method says of them."""
+    for name in ("together", "features_together"):
+        plain = getattr(Classifier, name)
+        monkeypatch.setattr(Classifier, name, lambda self, *views, targets=(), f=plain: f(self, *views))
+
+
+@pytest.mark.parametrize("name", WITH_TARGETS)
+def test_targets_in_a_pass_of_their_own_change_no_number_where_rows_are_independent(name, monkeypatch):
+    passes = count_passes(monkeypatch)
+    logged, weights = run_with_rows_apart(name, **WITH_TARGETS[name])
+    assert not all(passes), "no view had a pass without gradient"
+    ignore_targets(monkeypatch)
+    expected, expected_weights = run_with_rows_apart(name, **WITH_TARGETS[name])
+    assert logged == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    torch.testing.assert_close(weights, expected_weights, rtol=1e-9, atol=1e-12)
+
+
+def test_a_second_network_too_gives_its_targets_apart_without_a_change():
+    logged, weights = run_with_rows_apart("instant", transition="instance")
+    expected, expected_weights = run_with_rows_apart("instant", transition="instance", targets="joint")
+    assert logged == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    torch.testing.assert_close(weights, expected_weights, rtol=1e-9, atol=1e-12)
+
+
+def test_a_weak_view_with_a_loss_of_its_own_is_no_mere_target(monkeypatch):
+    passes = count_passes(monkeypatch)
+    run_with_rows_apart("uda", entropy_weight=0.1)
+    assert all(passes)
 
 
 class TwoSteps(Method):

@@ -26,8 +26,10 @@ class Bare(nn.Module):
         z = self.body(images)
         return self.head(midway(z) if midway else z)
 
-    def together(self, *views):
-        return self(torch.cat(views)).split([len(view) for view in views])
+    def together(self, *views, targets=()):
+        rows = self(torch.cat(views)).split([len(view) for view in views])
+        fixed = [any(view is target for target in targets) for view in views]
+        return [row.detach() if stays else row for row, stays in zip(rows, fixed, strict=True)]
 
     def layers(self):
         return {}

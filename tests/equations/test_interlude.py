@@ -27,7 +27,6 @@ from interlude.run import Run
 from interlude.testing import sharpened, stop_after, toy_run, toy_split
 
 SIZES = [(1, 1), (2, 2), (8, 1), (4, 3), (3, 5), (8, 7), (64, 7)]
-CPU = torch.device("cpu")
 
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
 sizes = pytest.mark.parametrize(("groups", "mu"), SIZES, ids=[f"B{groups}-mu{mu}" for groups, mu in SIZES])
@@ -63,7 +62,7 @@ def test_a_layout_is_a_permutation_of_all_rows(layout, groups, mu):
 def test_unpacking_gives_back_the_four_views(layout, groups, mu):
     """Invariant 1: the inverse gather returns the four blocks in their original order."""
     views = four_views(groups, mu)
-    plan = Layout(layout, groups=groups, mu=mu, device=CPU)
+    plan = Layout(layout, groups=groups, mu=mu)
     packed = plan.pack(*views)
     assert torch.equal(packed, torch.cat(views)[order(layout, groups, mu)])
     for view, again in zip(views, plan.unpack(packed), strict=True):
@@ -598,8 +597,8 @@ class Beside(nn.Module):
         super().__init__()
         self.model, self.x_strong = model, x_strong
 
-    def together(self, x_weak, u_weak, u_strong):
-        logits = self.model.together(x_weak, self.x_strong, u_weak, u_strong)
+    def together(self, x_weak, u_weak, u_strong, targets):
+        logits = self.model.together(x_weak, self.x_strong, u_weak, u_strong, targets=targets)
         return logits[0], logits[2], logits[3]
 
 
@@ -659,7 +658,7 @@ def copies_of_one_image(*, mu=3, seed=0):
     images = Images(pixels.expand(12, -1, -1, -1).clone(), torch.zeros(12, dtype=torch.int64))
     split = replace(toy_split(), labeled=images, unlabeled=images)
     policy = augment.build(augment.AugmentConfig())
-    return Batches(split, policy, batch=4, mu=mu, seed=seed, device=CPU)
+    return Batches(split, policy, batch=4, mu=mu, seed=seed, device=torch.device("cpu"))
 
 
 def views_by_group(batch, mu=3):
@@ -801,7 +800,7 @@ def test_a_labeled_image_meets_its_own_group_in_the_batch_of_the_loop():
     run = toy_run(InterLUDE)
     batch = run.batch(0)
     assert [len(view) for view in (*batch.x, *batch.u)] == [4, 4, 8, 8]
-    rows = Layout("high-i3", groups=4, mu=2, device=CPU).pack(*batch.x, *batch.u)
+    rows = Layout("high-i3", groups=4, mu=2).pack(*batch.x, *batch.u)
     assert len(rows) == 2 * (1 + 2) * 4
     assert torch.equal(rows[0], batch.x[0][0])
     assert torch.equal(rows[1], batch.u[0][0])

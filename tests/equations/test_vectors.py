@@ -89,8 +89,8 @@ def test_rows_stand_in_the_order_of_the_vectors(vector, name):
     x, u = range(groups), range(groups * mu)
     tags = [f"lw{i}" for i in x] + [f"ls{i}" for i in x] + [f"uw{j}" for j in u] + [f"us{j}" for j in u]
     assert [tags[view] for view in order(LAYOUTS[name], groups, mu)] == expected["order"]
-    layout = Layout(LAYOUTS[name], groups=groups, mu=mu, device=torch.device("cpu"))
-    rows = layout.inverse.split(layout.sizes)
+    layout = Layout(LAYOUTS[name], groups=groups, mu=mu)
+    rows = layout.unpack(torch.arange(2 * groups * (1 + mu)))
     assert [row.tolist() for row in rows] == [expected[f"rows_{tag}"] for tag in ("lw", "ls", "uw", "us")]
     assert adjacencies(LAYOUTS[name], groups, mu) == expected["stats"]
 

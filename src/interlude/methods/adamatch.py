@@ -59,7 +59,7 @@ class AdaMatch(Method):
         self.labeled = ("weak", "strong") if cfg.full else ("weak",)
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
-        *logits_x, logits_weak, logits_strong = self.model.together(*batch.x, *batch.u)
+        *logits_x, logits_weak, logits_strong = self.model.together(*batch.x, *batch.u, targets=batch.u[:1])
         if self.cfg.full:
             logits_x = self.interpolate(logits_x, batch.x)
 

@@ -71,7 +71,7 @@ class CoMatch(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y = batch.x, batch.y
-        logits, embeddings = embed(self.model, self.projector, x, *batch.u)
+        logits, embeddings = embed(self.model, self.projector, x, *batch.u, targets=batch.u[:1])
         logits_x, logits_weak, logits_strong, _ = logits
         z_x, z_weak, z_strong, z_other = embeddings
 

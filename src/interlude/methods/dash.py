@@ -73,7 +73,7 @@ class Dash(Method):
             self.measure(supervised, clock)
             yield Objective(supervised=supervised)
             return
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=[u_weak])
 
         rho = self.threshold(clock)
         hard = one_hot(logits_weak.argmax(-1), logits_weak)

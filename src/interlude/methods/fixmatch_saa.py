@@ -59,7 +59,7 @@ class FixMatchSAA(FixMatch):
         (x,), y, (u_weak, u_first, u_second) = batch.x, batch.y, batch.u
         easy = self.easy[batch.rows_u]
         u_strong = diversify(u_first, u_second, easy)
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=[u_weak])
 
         confidence, label = probabilities(logits_weak).max(-1)
         mask = confidence >= self.cfg.threshold

@@ -36,7 +36,8 @@ class FlatMatch(FreeMatch):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak, _ = self.model.together(x, u_weak, u_strong)
+        # the strong views are there for BatchNorm alone
+        logits_x, logits_weak, _ = self.model.together(x, u_weak, u_strong, targets=batch.u)
 
         q = probabilities(logits_weak)
         self.threshold.update(q)

@@ -47,7 +47,7 @@ class FlatMatchE(FlatMatch):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak = self.model.together(x, u_weak)
+        logits_x, logits_weak = self.model.together(x, u_weak, targets=[u_weak])
 
         q = probabilities(logits_weak)
         self.threshold.update(q)

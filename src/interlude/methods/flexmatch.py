@@ -54,7 +54,7 @@ class FlexMatch(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=[u_weak])
 
         confidence, label = probabilities(logits_weak).max(-1)
         thresholds = self.thresholds()  # of the steps before this one

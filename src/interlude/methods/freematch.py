@@ -37,7 +37,7 @@ class FreeMatch(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=[u_weak])
 
         q = probabilities(logits_weak)
         self.threshold.update(q)

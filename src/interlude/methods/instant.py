@@ -74,7 +74,7 @@ class InstanT(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=[u_weak])
 
         p_x, p_u = probabilities(logits_x), probabilities(logits_weak)
         q = align(p_u, self.prior_u.update(p_u.mean(0)), self.prior_x.update(p_x.mean(0)))
@@ -133,9 +133,9 @@ class PerImage(nn.Module):
     def forward(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """T of each labeled row, and of each unlabeled row without gradient."""
         eye = torch.eye(self.num_classes, device=x.device)
-        logits = self.network(torch.cat([x, u])).view(-1, *eye.shape)
-        t = (logits + self.scale * eye).softmax(-1)
-        return t[: len(x)], t[len(x) :].detach()
+        logits = self.network.together(x, u, targets=[u])
+        t_x, t_u = ((rows.view(-1, *eye.shape) + self.scale * eye).softmax(-1) for rows in logits)
+        return t_x, t_u
 
 
 def forward_corrected(logits: Tensor, column: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
+from interlude.parts.fusion import fuse
 from interlude.parts.layout import Layout
 from interlude.parts.losses import cross_entropy, masked_mean, probabilities
 
@@ -89,13 +90,13 @@ class InterLUDE(Method):
     def predict(self, batch: Batch) -> tuple[Tensor, ...]:
         """Logits of x_weak, x_strong, u_weak, u_strong after one fused pass over the interdigitated batch."""
         groups = len(batch.y)
-        layout = Layout(self.cfg.layout, groups=groups, mu=len(batch.rows_u) // groups, device=batch.y.device)
+        layout = Layout(self.cfg.layout, groups=groups, mu=len(batch.rows_u) // groups)
         rows = layout.pack(*batch.x, *batch.u)
         return layout.unpack(self.model(rows, midway=self.fuse, at=self.cfg.fusion_point))
 
     def fuse(self, z: Tensor) -> Tensor:
         """Each row moves a share alpha towards its neighbour in the layout; the rows form a circle."""
-        return torch.lerp(z, z.roll(-1 if self.cfg.neighbour == "next" else 1, dims=0), self.cfg.alpha)
+        return fuse(z, self.cfg.alpha, neighbour=1 if self.cfg.neighbour == "next" else -1)
 
     def target(self, q: Tensor) -> Tensor:
         """What the strong view is trained towards."""

@@ -75,7 +75,7 @@ class MPL(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        teacher_x, teacher_weak, teacher_strong = self.teacher.together(x, u_weak, u_strong)
+        teacher_x, teacher_weak, teacher_strong = self.teacher.together(x, u_weak, u_strong, targets=[u_weak])
         label = self.label_of(teacher_strong)
         q = probabilities(teacher_weak / self.cfg.temperature)
         mask = q.max(-1).values >= self.cfg.threshold

@@ -110,7 +110,7 @@ class SimMatch(Method):
         """All views in one pass; a teacher, if there is one, sees the weak views in place of the student."""
         (x,), (u_weak, u_strong) = batch.x, batch.u
         if self.teacher is None:
-            logits, z = embed(self.model, self.projector, x, u_weak, u_strong)
+            logits, z = embed(self.model, self.projector, x, u_weak, u_strong, targets=[u_weak])
             return Views(*logits, *z)
         (logits_x, logits_strong), (_, z_strong) = embed(self.model, self.projector, x, u_strong)
         (_, logits_weak), (z_x, z_weak) = self.teacher(x, u_weak)

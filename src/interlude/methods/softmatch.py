@@ -54,7 +54,7 @@ class SoftMatch(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=[u_weak])
 
         p = probabilities(logits_weak)
         q = align(p, self.prior.update(p.mean(0)), 1 / self.task.num_classes)

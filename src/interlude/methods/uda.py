@@ -51,7 +51,8 @@ class UDA(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         (x,), y, (u_weak, u_strong) = batch.x, batch.y, batch.u
-        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong)
+        targets = [] if self.cfg.entropy_weight > 0 else [u_weak]  # the entropy term trains them
+        logits_x, logits_weak, logits_strong = self.model.together(x, u_weak, u_strong, targets=targets)
 
         target = probabilities(logits_weak / self.cfg.temperature)
         mask = probabilities(logits_weak).max(-1).values > self.cfg.threshold

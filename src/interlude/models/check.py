@@ -27,6 +27,7 @@ def check_backbone(
     _check_names(backbone)
     _check_gradients(backbone, images)
     _check_state(backbone, images)
+    _check_mixing(backbone, images)
 
 
 def _shaken(backbone: Backbone, generator: torch.Generator) -> Backbone:
@@ -140,6 +141,16 @@ def _check_state(backbone: Backbone, images: Tensor) -> None:
     )
     other.load_state_dict(backbone.state_dict())
     _require(torch.equal(other(images), backbone(images)), "state_dict() does not hold all of the network")
+
+
+def _check_mixing(backbone: Backbone, images: Tensor) -> None:
+    images = images.clone().requires_grad_()
+    first = copy.deepcopy(backbone).train()(images)[0]
+    (gradient,) = torch.autograd.grad(first.square().sum(), images)
+    _require(
+        backbone.mixes_rows() or not gradient[1:].any(),
+        "in training the embedding of an image depends on its batch mates, but mixes_rows() says it does not",
+    )
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

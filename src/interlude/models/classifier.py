@@ -1,7 +1,8 @@
 """What every network here is: a backbone that turns images into embeddings, and a linear head."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import compress
 from typing import Any, ClassVar, Self
 
 import torch
@@ -39,6 +40,10 @@ class Backbone(nn.Module):
         """Names of the parameters, beyond the 1-D ones, that take no weight decay."""
         return set()
 
+    def mixes_rows(self) -> bool:
+        """Whether in training an embedding depends on the other rows of its pass, as with BatchNorm."""
+        return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.modules())
+
     def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """`weights` from a file made elsewhere, under the names a `Classifier` on this backbone has."""
         if any(name.startswith("backbone.") for name in weights):
@@ -58,6 +63,8 @@ class Classifier(nn.Module):
     """
 
     kind: ClassVar[str] = "linear"
+    targets: str = "auto"
+    """In which pass `together` takes views that are only targets: the joint one, or a separate one."""
 
     def __init__(self, backbone: Backbone, num_classes: int, *, precision: str = "fp32") -> None:
         super().__init__()
@@ -76,6 +83,7 @@ class Classifier(nn.Module):
         """A classifier of this class with the backbone and the head of `plain`."""
         made = cls(plain.backbone, plain.num_classes, precision=plain.precision, **sizes)
         made.head = plain.head
+        made.targets = plain.targets
         return made
 
     def sizes(self) -> dict[str, int]:
@@ -105,10 +113,22 @@ class Classifier(nn.Module):
             "this model has no open-set score: it was trained to tell the known classes apart only"
         )
 
-    def together(self, *views: Tensor) -> tuple[Tensor, ...]:
-        """The logits of each view, from one pass over all of them."""
-        logits: Tensor = self(torch.cat(views))
-        return torch.split(logits, [len(view) for view in views])
+    def together(self, *views: Tensor, targets: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+        """The logits of each view, from one pass over all of them; no gradient to those in `targets`.
+
+        Where no row depends on another, `targets`, some of the views, have a pass of their own that keeps
+        nothing for a gradient. That saves time and changes no number, but for what the network draws
+        (dropout, drop path). With BatchNorm they have one only if the option `targets` says so.
+        """
+        return self._together(self, views, targets)
+
+    def features_together(self, *views: Tensor, targets: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+        """The vectors that enter the head, of each view, from the passes that `together` makes."""
+        return self._together(self.features, views, targets)
+
+    def separates(self) -> bool:
+        """Whether views that are only targets have a pass of their own."""
+        return self.targets == "separate" or (self.targets == "auto" and not self.backbone.mixes_rows())
 
     def layers(self) -> dict[str, int]:
         """Parameter name to the index of its layer counted from the input, the head last; {} if unknown."""
@@ -122,6 +142,19 @@ class Classifier(nn.Module):
     def undecayed(self) -> set[str]:
         """Names of the parameters, beyond the 1-D ones, that take no weight decay."""
         return {f"backbone.{name}" for name in self.backbone.undecayed()}
+
+    def _together(
+        self, network: Callable[[Tensor], Tensor], views: Sequence[Tensor], targets: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        fixed = [any(view is target for target in targets) for view in views]
+        assert sum(fixed) >= len(targets), "targets are some of the views"
+        if not (targets and self.separates()):
+            rows = _in_one_pass(network, views)
+            return tuple(x.detach() if is_fixed else x for x, is_fixed in zip(rows, fixed, strict=True))
+        with torch.no_grad():
+            of_targets = iter(_in_one_pass(network, compress(views, fixed)))
+        of_others = iter(_in_one_pass(network, compress(views, (not is_fixed for is_fixed in fixed))))
+        return tuple(next(of_targets if is_fixed else of_others) for is_fixed in fixed)
 
     def _apply_part(self, part: nn.Module, *rows: Tensor) -> Tensor:
         """A further part of the network on embeddings, in this network's precision; the result is fp32."""
@@ -145,6 +178,11 @@ def evaluating(network: nn.Module) -> Iterator[None]:
             yield
     finally:
         network.train(was_training)
+
+
+def _in_one_pass(network: Callable[[Tensor], Tensor], views: Iterable[Tensor]) -> Sequence[Tensor]:
+    views = list(views)
+    return network(torch.cat(views)).split([len(view) for view in views]) if views else ()
 
 
 def _widened(values: Tensor) -> Tensor:

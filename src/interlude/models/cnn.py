@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from interlude.models.classifier import Backbone, Midway
+from interlude.models.pooling import global_average
 from interlude.models.registry import backbone
 
 WIDTHS = (24, 32, 64, 64)
@@ -57,8 +58,7 @@ class SmallNet(Backbone):
         x = self.stages(activate(self.norm(self.stem(images))))
         if midway is not None:
             x = midway(x)
-        embedding: Tensor = self.last(x).mean((2, 3))
-        return embedding
+        return global_average(self.last(x))
 
 
 @backbone("cnn", "small and fast, for CPUs (146 thousand weights, 10 MFLOP at 32 px); the default")

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import nn
@@ -42,6 +42,11 @@ class ModelConfig(Options):
         False,
         "wrn: units that downsample feed their first convolution the activated tensor (TensorFlow original) "
         "instead of the raw one (authors and other PyTorch code)",
+    )
+    targets: Literal["auto", "joint", "separate"] = option(
+        "auto",
+        "pass of the views that only give targets: joint, with all others; separate, without gradient and "
+        "faster (BatchNorm then normalises them by themselves); auto = separate where no number changes",
     )
     compile: bool = option(False, "compile the network with torch.compile: a slow start, then faster steps")
 
@@ -116,6 +121,7 @@ def build(
     if cfg.norm_momentum is not None:
         _set_norm_momentum(inner, cfg.norm_momentum, cfg.name)
     classifier = Classifier(inner, num_classes, precision=precision)
+    classifier.targets = cfg.targets
     if cfg.weights is not None:
         load_weights(classifier, cfg.weights, cfg.name)
     # convolutions are faster so, on CPUs and GPUs alike, and images follow the order of the weights

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from interlude.errors import UserError
 from interlude.models.classifier import Backbone, Midway
+from interlude.models.pooling import global_average
 from interlude.models.registry import backbone, family
 
 NORM_MOMENTUM = 0.001
@@ -88,9 +89,7 @@ class WideResNet(Backbone):
             x = stage(x)
         if midway is not None:
             x = midway(x)
-        x = activate(self.norm(last(x)))
-        embedding: Tensor = x.mean((2, 3))
-        return embedding
+        return global_average(activate(self.norm(last(x))))
 
 
 def _stage(width_in: int, width_out: int, *, stride: int, units: int, activated: str) -> nn.Sequential:

@@ -33,10 +33,10 @@ class Projector(nn.Module):
 
 
 def embed(
-    model: Classifier, projector: nn.Module, *views: Tensor
+    model: Classifier, projector: nn.Module, *views: Tensor, targets: Sequence[Tensor] = ()
 ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """The logits and the embeddings of each view, from one pass over all of them."""
-    features = model.features(torch.cat(views))
+    """The logits and the embeddings of each view, as `Classifier.together` gives the logits."""
+    features = torch.cat(model.features_together(*views, targets=targets))
     sizes = [len(view) for view in views]
     return model.classify(features).split(sizes), projector(features).split(sizes)
 

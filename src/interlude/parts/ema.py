@@ -1,7 +1,9 @@
 """An exponential moving average of a network: parameters are averaged, buffers copied."""
 
 import copy
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +27,10 @@ class Ema(nn.Module, Generic[Network]):
         self.updates += 1
         t = self.updates
         decay = min(self.decay, (1 + t) / (10 + t)) if self.warmup else self.decay
-        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
-        for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
-            mine.copy_(theirs)
+        (weights, buffers), (new_weights, new_buffers) = tensors_of(self.model), tensors_of(model)
+        torch._foreach_lerp_(weights, new_weights, 1 - decay)
+        if buffers:
+            torch._foreach_copy_(buffers, new_buffers)
 
     def get_extra_state(self) -> Tensor:
         """The count goes into the state dict."""
@@ -36,3 +39,28 @@ class Ema(nn.Module, Generic[Network]):
     def set_extra_state(self, state: Tensor) -> None:
         """And comes back from it."""
         self.updates = int(state)
+
+
+Places = list[tuple[Mapping[str, Any], str]]
+_places: WeakKeyDictionary[nn.Module, tuple[Places, Places]] = WeakKeyDictionary()
+
+
+def tensors_of(network: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """The parameters and the buffers of a network, whose parts must stay the same once this was called.
+
+    Where its tensors are kept is found out once: to walk through a network takes as long as to average it.
+    """
+    if network not in _places:
+        parts = list(network.modules())
+        _places[network] = (
+            _distinct(part._parameters for part in parts),
+            _distinct(part._buffers for part in parts),
+        )
+    parameters, buffers = _places[network]
+    return [home[name] for home, name in parameters], [home[name] for home, name in buffers]
+
+
+def _distinct(homes: Iterable[Mapping[str, Any]]) -> Places:
+    """A place of each tensor; one that two parts share has one place."""
+    places = {id(x): (home, name) for home in homes for name, x in home.items() if x is not None}
+    return list(places.values())

@@ -115,6 +115,12 @@ class StrangeToken(Good):
         return {"token"}
 
 
+class CentersInTraining(Good):
+    def forward(self, images, midway=None):
+        z = super().forward(images, midway=midway)
+        return z - z.mean(0) if self.training else z
+
+
 class KeepsState(Good):
     def __init__(self):
         super().__init__()
@@ -128,6 +134,14 @@ class KeepsState(Good):
         copy.load_state_dict(self.state_dict())
         copy.hidden = self.hidden + 1
         return copy
+
+
+def test_a_backbone_that_says_it_mixes_rows_may_do_so():
+    class Says(CentersInTraining):
+        def mixes_rows(self):
+            return True
+
+    check_backbone(Says())
 
 
 @pytest.mark.parametrize(
@@ -147,6 +161,7 @@ class KeepsState(Good):
         (CalledUntrained, "gradient reaches `untrained` .'first.bias'."),
         (SomeLayers, "layers.. names some"),
         (StrangeToken, "undecayed.. has names"),
+        (CentersInTraining, "in training .* depends on its batch mates, but mixes_rows"),
         (KeepsState, "does not hold all of the network"),
     ],
 )

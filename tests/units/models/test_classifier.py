@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from interlude.errors import UserError
-from interlude.models import Backbone, Classifier, evaluating
+from interlude.models import Backbone, Classifier, OpenSetClassifier, evaluating
 
 
 def fuse(z):
@@ -81,6 +81,77 @@ def test_together_is_one_pass_over_all_views(make, images):
     a, b, c = model.together(images[:1], images[1:3], images[3:])
     assert [len(a), len(b), len(c)] == [1, 2, 2]
     assert torch.equal(torch.cat([a, b, c]), expected)
+
+
+VIT = "timm:test_vit"
+
+
+def passes_of(model, monkeypatch):
+    """For each pass of `model` from now on, its rows and whether it kept what a gradient needs."""
+    passes = []
+    features = model.features
+
+    def counted(images, **options):
+        passes.append((len(images), torch.is_grad_enabled()))
+        return features(images, **options)
+
+    monkeypatch.setattr(model, "features", counted)
+    return passes
+
+
+def test_with_batch_norm_targets_share_the_pass_and_take_no_gradient(make, images, monkeypatch):
+    model = make().train()
+    expected = copy.deepcopy(model)(images)
+    passes = passes_of(model, monkeypatch)
+    a, target, c = model.together(images[:1], target := images[1:3], images[3:], targets=[target])
+    assert passes == [(5, True)]
+    assert torch.equal(torch.cat([a, target, c]), expected)
+    assert [a.requires_grad, target.requires_grad, c.requires_grad] == [True, False, True]
+
+
+def test_without_batch_norm_targets_have_a_pass_of_their_own(make, images, monkeypatch):
+    model = make(VIT).train()
+    expected = model(images)
+    passes = passes_of(model, monkeypatch)
+    a, target, c = model.together(images[:1], target := images[1:3], images[3:], targets=[target])
+    assert passes == [(2, False), (3, True)]
+    torch.testing.assert_close(torch.cat([a, target, c]), expected)
+    assert [a.requires_grad, target.requires_grad, c.requires_grad] == [True, False, True]
+
+
+def test_a_network_without_batch_norm_can_be_told_to_take_all_views_in_one_pass(make, images, monkeypatch):
+    model = make(VIT, targets="joint").train()
+    passes = passes_of(model, monkeypatch)
+    _, target = model.together(images[:3], target := images[3:], targets=[target])
+    assert passes == [(5, True)]
+    assert not target.requires_grad
+
+
+def test_with_batch_norm_separate_targets_are_normalised_by_themselves_and_recorded(make, images):
+    model = make(targets="separate").train()
+    alone = copy.deepcopy(model)
+    a, target, c = model.together(images[:1], target := images[1:3], images[3:], targets=[target])
+    torch.testing.assert_close(target, alone(images[1:3]))
+    torch.testing.assert_close(torch.cat([a, c]), alone(images[[0, 3, 4]]))
+    torch.testing.assert_close(model.state_dict(), alone.state_dict())
+
+
+def test_views_that_are_all_targets_need_no_other_pass(make, images):
+    model = make(targets="separate").eval()
+    (target,) = model.together(images, targets=[images])
+    assert torch.equal(target, model(images))
+
+
+def test_features_of_targets_come_from_the_same_passes(make, images, monkeypatch):
+    model = make(targets="separate").train()
+    passes = passes_of(model, monkeypatch)
+    a, target = model.features_together(images[:3], target := images[3:], targets=[target])
+    assert passes == [(2, False), (3, True)]
+    assert (a.shape, target.shape) == ((3, 64), (2, 64))
+
+
+def test_a_classifier_made_around_another_takes_its_passes_over(make):
+    assert OpenSetClassifier.around(make(targets="separate")).targets == "separate"
 
 
 def test_bf16_runs_the_network_in_bf16_and_gives_fp32(make, images):

@@ -1,6 +1,8 @@
 """The averaged copy of a network."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -123,3 +125,48 @@ def test_training_mode_of_the_outside_does_not_reach_the_averaged_model():
     before = ema.model[1].running_mean.clone()
     ema.model(torch.randn(8, 3))
     assert torch.equal(ema.model[1].running_mean, before)
+
+
+def test_a_weight_that_two_parts_share_moves_once():
+    first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    model = nn.Sequential(first, second)
+    ema = Ema(model, 0.9)
+    before = first.weight.detach().clone()
+    nn.init.ones_(first.weight)
+    ema.update(model)
+    torch.testing.assert_close(ema.model[0].weight, 0.9 * before + 0.1)
+
+
+def test_a_network_converted_between_two_updates_is_followed_still():
+    model = network()
+    ema = Ema(model, 0.5)
+    ema.update(model)
+    train_one_step(model)
+    model.double()
+    ema.double()
+    ema.update(model)
+    assert ema.model[1].running_mean.dtype == torch.float64
+    for name, buffer in model.named_buffers():
+        assert torch.equal(dict(ema.model.named_buffers())[name], buffer), f"{name} was not copied"
+
+
+def test_an_average_follows_whichever_network_it_is_given():
+    ones, twos = (nn.Linear(1, 1, bias=False) for _ in range(2))
+    nn.init.ones_(ones.weight)
+    nn.init.constant_(twos.weight, 2.0)
+    ema = Ema(ones, 0.5)
+    ema.update(twos)
+    assert ema.model.weight.item() == 1.5
+    ema.update(ones)
+    assert ema.model.weight.item() == 1.25
+
+
+def test_an_average_does_not_keep_a_network_alive():
+    model = network()
+    ema = Ema(model, 0.5)
+    ema.update(model)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
