@@ -28,6 +28,9 @@ MAY_IMPORT = {
     "schedule": set(),
     "checkpoint": set(),
     "signals": set(),
+    "machine": set(),
+    "memory": set(),
+    "prefetch": set(),
     "progress": set(),
     "parts": {"parts", "distributed", "models"},
     "method": {"errors", "options", "data", "models", "methods"},
@@ -38,16 +41,32 @@ MAY_IMPORT = {
     "batches": BASE | {"method"},
     "journal": {"errors", "method"},
     "config": BASE | {"method", "methods", "optimizer"},
-    "run": BASE | {"batches", "config", "distributed", "evaluate", "journal", "method", "optimizer", "parts"},
-    "loop": {"rng", "method", "run"},
+    "run": BASE
+    | {"batches", "config", "distributed", "evaluate", "journal", "machine", "method", "optimizer", "parts"},
+    "loop": {"rng", "method", "prefetch", "run"},
     "session": BASE
-    | {"__init__", "checkpoint", "journal", "loop", "predictor", "progress", "run", "signals"},
-    "training": {"config", "data", "errors", "method", "run", "session"},
+    | {"__init__", "checkpoint", "journal", "loop", "machine", "predictor", "progress", "run", "signals"},
+    "training": {"config", "data", "errors", "memory", "method", "progress", "run", "session"},
     "verbs": BASE | {"batches", "config", "evaluate", "method", "predictor", "run", "training"},
-    "cli": {"__init__", "errors", "verbs"},
+    "bench": BASE
+    | {
+        "bench",
+        "config",
+        "distributed",
+        "evaluate",
+        "loop",
+        "method",
+        "predictor",
+        "progress",
+        "run",
+        "session",
+        "signals",
+        "training",
+    },
+    "cli": {"__init__", "bench", "errors", "verbs"},
     "testing": BASE | {"checkpoint", "config", "journal", "method", "loop", "optimizer", "run"},
     "__main__": {"cli"},
-    "__init__": {"errors", "options", "method", "models", "predictor", "session", "training"},
+    "__init__": {"machine", "errors", "options", "method", "models", "predictor", "session", "training"},
 }
 
 

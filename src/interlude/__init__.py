@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from interlude import machine as machine  # takes its first look at what else the machine is doing
+
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from interlude import rng
-from interlude.augment import Augmentation, Draw, normalize, take
+from interlude.augment import Augmentation, Backend, Draw, loaded, render, render_groups, take
 from interlude.data import Images, Sampler, Split
 from interlude.errors import unknown
 from interlude.method import Batch
@@ -36,18 +36,25 @@ class Batches:
         mu: int,
         seed: int,
         device: torch.device,
+        backend: Backend = "auto",
     ) -> None:
         self.split, self.augmentations = split, augmentations
-        self.batch, self.mu, self.seed, self.device = batch, mu, seed, device
+        self.batch, self.mu, self.seed, self.device, self.backend = batch, mu, seed, device, backend
+        if backend == "numba":
+            loaded()  # whoever insists on it should hear at the start that it is missing
 
     def __call__(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Batch:
         """The batch of `step` with these views."""
         pick = self.pick(step, labeled, unlabeled, shared_draws=shared_draws)
         x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
+        if shared_draws:
+            views_x, views_u = self.inputs_of_groups(x, u, labeled, pick.draws_x)
+        else:
+            views_x, views_u = self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_u)
         return Batch(
-            x=tuple(self.network_input(view) for view in self.views(x, labeled, pick.draws_x)),
+            x=views_x,
             y=self.split.labeled.labels_of(pick.rows_x).to(self.device),
-            u=tuple(self.network_input(view) for view in self.views(u, unlabeled, pick.draws_u)),
+            u=views_u,
             rows_x=pick.rows_x.to(self.device),
             rows_u=pick.rows_u.to(self.device),
         )
@@ -100,11 +107,27 @@ class Batches:
         augmentation = self.augmentation(kind)
         for rows in torch.arange(len(images)).split(256):
             draw = augmentation.draw(len(rows), rng.generator(self.seed, "sweep", kind, int(rows[0])))
-            yield self.network_input(augmentation.apply(images.take(rows).to(self.device), draw))
+            (view,) = self.inputs(images.take(rows), (kind,), [draw])
+            yield view
 
-    def network_input(self, pixels: Tensor) -> Tensor:
-        """uint8 pixels as the network takes them."""
-        return normalize(pixels, self.split.mean, self.split.std, channels_last=True)
+    def inputs(self, pixels: Tensor, kinds: Kinds, draws: list[Draw]) -> tuple[Tensor, ...]:
+        """One view of all images for each kind and its draws, as the network takes them."""
+        pixels, mean, std = pixels.to(self.device), self.split.mean, self.split.std
+        return tuple(
+            render(pixels, self.augmentation(kind), draw, mean, std, backend=self.backend)
+            for kind, draw in zip(kinds, draws, strict=True)
+        )
+
+    def inputs_of_groups(
+        self, x: Tensor, u: Tensor, kinds: Kinds, draws: list[Draw]
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The same for labeled and unlabeled images whose groups share the draws."""
+        x, u, mean, std = x.to(self.device), u.to(self.device), self.split.mean, self.split.std
+        views = [
+            render_groups(x, u, self.augmentation(kind), draw, mean, std, backend=self.backend)
+            for kind, draw in zip(kinds, draws, strict=True)
+        ]
+        return tuple(of_x for of_x, _ in views), tuple(of_u for _, of_u in views)
 
     def augmentation(self, kind: str) -> Augmentation:
         """The augmentation behind a view word."""

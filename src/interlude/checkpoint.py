@@ -5,7 +5,9 @@ import hashlib
 import os
 import pickle
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -37,6 +39,68 @@ def save(folder: Path, state: Mapping[str, Any]) -> None:
         os.link(folder / LAST, link)
         link.replace(folder / PREVIOUS)
     fresh.replace(folder / LAST)
+
+
+class Writer:
+    """Writes checkpoints while training goes on, one at a time; after the `with` block all are on disk.
+
+    An error of writing is raised by the next call, or by the end of a block that ends well.
+    """
+
+    def __init__(self, folder: Path, *, saved: int) -> None:
+        self.folder = folder
+        self.saved = saved  # the last step whose file is known to be complete
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._pending: Future[int] | None = None
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Take a copy of `state` and have it written; waits for the one before."""
+        self.wait()
+        self._pending = self._thread.submit(self._write, snapshot(state))
+
+    def _write(self, state: dict[str, Any]) -> int:
+        save(self.folder, state)
+        return int(state["step"])
+
+    def check(self) -> None:
+        """Take note of a write that has ended, without waiting for one."""
+        if self._pending is not None and self._pending.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Until all that was given is on disk."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self.saved = pending.result()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown()
+        with contextlib.suppress(OSError) if error else contextlib.nullcontext():
+            self.wait()
+
+
+def snapshot(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a nested state in the memory of the CPU; tensors that were one stay one."""
+    copies: dict[Any, Tensor] = {}
+
+    def copy(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            key = value.data_ptr(), value.dtype, value.shape, value.stride()
+            if key not in copies:
+                copies[key] = value.detach().to("cpu", copy=True)
+            return copies[key]
+        if isinstance(value, Mapping):
+            return {name: copy(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(copy(item) for item in value)
+        return value
+
+    return {name: copy(item) for name, item in state.items()}
 
 
 def load(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:

@@ -23,7 +23,17 @@ from interlude.options import Options, option
 
 # `--model cnn` and `model: cnn` are short for `--model.name cnn`
 SHORT = {"method": "name", "data": "name", "model": "name", "optimizer": "name", "augment": "policy"}
-BESIDE_THE_POINT = ("out", "tensorboard", "watch", "eval_every", "save_every", "log_every")
+BESIDE_THE_POINT = (
+    "out",
+    "tensorboard",
+    "watch",
+    "eval_every",
+    "save_every",
+    "log_every",
+    "overlap",
+    "keep_memory",
+)
+BESIDE_THE_POINT_OF = {"data": ("root", "download"), "augment": ("backend",)}
 
 
 @dataclass(frozen=True)
@@ -59,10 +69,19 @@ class Config(Options):
     seed: int = option(0, "randomness of training; the labels are chosen by `fold`", at_least=0)
     precision: Literal["fp32", "bf16"] = option("fp32", "arithmetic of the network; losses are always fp32")
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps")
-    threads: int = option(0, "CPU threads; 0 = the cores this process may use", at_least=0)
+    threads: int = option(0, "CPU threads; 0 = as many as cores are free when the run starts", at_least=0)
+    overlap: bool = option(True, "prepare the next batch while the network computes, where a core is free")
+    keep_memory: bool = option(
+        True, "keep freed memory for the next step until the process ends: faster, takes more (glibc only)"
+    )
     watch: Literal["validation", "test", "none"] = option(
         "validation",
-        "what is evaluated during training; the final figures are those of the last weights in any case",
+        "what is evaluated during training; nothing is chosen by it unless `select` says so",
+    )
+    select: Literal["last", "validation"] = option(
+        "last",
+        "which averaged weights count in the end: the last, or those of the best balanced accuracy on the "
+        "validation images, looked at every `eval_every` steps",
     )
     eval_every: int = option(1024, "steps between evaluations of what is watched", at_least=1)
     save_every: int = option(1024, "steps between checkpoints", at_least=1)
@@ -72,10 +91,10 @@ class Config(Options):
 
     def fingerprint(self) -> str:
         """A hash of everything that can change a figure."""
-        tree = {name: value for name, value in asdict(self).items() if name not in BESIDE_THE_POINT}
-        tree["data"] = {
-            name: value for name, value in tree["data"].items() if name not in ("root", "download")
-        }
+        beside = set(BESIDE_THE_POINT) - ({"eval_every"} if self.select == "validation" else set())
+        tree = {name: value for name, value in asdict(self).items() if name not in beside}
+        for part, names in BESIDE_THE_POINT_OF.items():
+            tree[part] = {name: value for name, value in tree[part].items() if name not in names}
         return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def to_yaml(self) -> str:

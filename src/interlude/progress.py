@@ -29,6 +29,7 @@ class Progress:
                 TextColumn("{task.fields[values]}"),
                 TimeRemainingColumn(),
                 console=console,
+                refresh_per_second=4,  # drawing takes a millisecond of the training thread's time
             )
             self.task = self.bar.add_task(title, total=total, values="")
 

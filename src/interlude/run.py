@@ -1,14 +1,13 @@
 """One run: a method, its data, its optimiser and its averaged weights, all made from one configuration."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interlude import augment, data, evaluate, models, rng
+from interlude import augment, data, evaluate, machine, models, rng
 from interlude.batches import Batches
 from interlude.config import Config
 from interlude.data import Images, Split
@@ -22,8 +21,11 @@ from interlude.parts.ema import Ema
 FIRST = -1  # the "step" whose generator initialises the weights
 
 
-def settle(cfg: Config) -> Config:
-    """The configuration with everything filled in that follows from the rest or from this machine."""
+def settle(cfg: Config, tell: Callable[[str], None] | None = None) -> Config:
+    """The configuration with everything filled in that follows from the rest or from this machine.
+
+    `tell` is given a line about a choice that may surprise.
+    """
     method = find_method(cfg.method.name)
     if cfg.labels_first >= cfg.steps:
         raise UserError(
@@ -38,14 +40,18 @@ def settle(cfg: Config) -> Config:
         labels=labels,
         fold=fold,
         mu=cfg.mu or method.mu,
-        threads=cfg.threads or usable_cores(),
+        threads=cfg.threads or free_threads(tell),
         out=out,
     )
 
 
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def free_threads(tell: Callable[[str], None] | None) -> int:
+    """How many threads to compute with on this machine now; says why if that is not all cores."""
+    count, why = machine.threads()
+    if why and tell:
+        noun = "thread" if count == 1 else "threads"
+        tell(f"computing with {count} {noun}, as {why}; --threads N takes N")
+    return count
 
 
 class Run:
@@ -53,11 +59,19 @@ class Run:
 
     def __init__(self, cfg: Config, split: Split, method: type[Method]) -> None:
         assert cfg.mu is not None, "settle the configuration first"
+        if cfg.select == "validation" and split.validation is None:
+            raise UserError("select=validation needs validation images: set some aside by data.validation")
         torch.set_num_threads(cfg.threads)
         self.cfg, self.split = cfg, split
         self.device = pick_device(cfg.device)
         self.batches = Batches(
-            split, augment.build(cfg.augment), batch=cfg.batch, mu=cfg.mu, seed=cfg.seed, device=self.device
+            split,
+            augment.build(cfg.augment),
+            batch=cfg.batch,
+            mu=cfg.mu,
+            seed=cfg.seed,
+            device=self.device,
+            backend=cfg.augment.backend,
         )
         rng.seed(cfg.seed, FIRST)
         self.task = self.make_task()
@@ -69,6 +83,7 @@ class Run:
         self.meter = Meter()
         self.step = 0
         self.seconds = 0.0
+        self.best: dict[str, Any] = {}  # step, score and averaged weights of the best so far
 
     def make_model(self) -> models.Classifier:
         """The network for this data, freshly initialised."""
@@ -115,6 +130,20 @@ class Run:
         """Figures of merit of the averaged weights on labeled images."""
         return evaluate.figures(self.predict(images), images.labels_of())
 
+    def consider(self, score: float) -> None:
+        """Remember the averaged weights if none before scored as high."""
+        if not self.best or score > self.best["score"]:
+            weights = {name: value.clone() for name, value in self.ema.state_dict().items()}
+            self.best = {"step": self.step, "score": score, "ema": weights}
+
+    def take_best(self) -> int:
+        """Go back to the remembered weights, if any; the step that the averaged weights are now of."""
+        if not self.best:
+            return self.step
+        self.ema.load_state_dict(self.best["ema"])
+        step: int = self.best["step"]
+        return step
+
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs, as plain values; draws and rates follow from `step`."""
         return {
@@ -125,6 +154,7 @@ class Run:
             "optimizer": self.optimizer.torch.state_dict(),
             "fingerprint": self.cfg.fingerprint(),
             "split_hash": self.split.record.split_hash,
+            **({"best": self.best} if self.best else {}),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -141,3 +171,4 @@ class Run:
         self.ema.load_state_dict(state["ema"])
         self.optimizer.torch.load_state_dict(state["optimizer"])
         self.step, self.seconds = state["step"], state["seconds"]
+        self.best = state.get("best", {})

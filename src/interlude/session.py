@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlude import __version__, checkpoint, models
+from interlude import __version__, checkpoint, machine, models
 from interlude.data import Images
 from interlude.errors import RunError
 from interlude.journal import Journal, NotFinite
@@ -41,7 +41,7 @@ class Session:
         self.run, self.folder, self.quiet = run, folder, quiet
         self.cfg = run.cfg
         self.restore()
-        self.saved = run.step
+        self.checkpoints = checkpoint.Writer(folder / "checkpoints", saved=run.step)
         self.journal = Journal(folder, step=run.step, tensorboard=run.cfg.tensorboard)
         self.progress = Progress(folder.name, run.cfg.steps, quiet=quiet)
         self.logged = (time.monotonic(), run.step)
@@ -51,6 +51,13 @@ class Session:
     def again(self) -> str:
         """The command that goes on with this run."""
         return f"interlude train --out {shlex.quote(str(self.folder))} --resume"
+
+    @property
+    def overlap(self) -> bool:
+        """Whether to make the next batch while the network computes: it pays on a device or a core apart."""
+        kind = self.run.device.type
+        spare = machine.free().number > self.cfg.threads if kind == "cpu" else kind != "mps"
+        return self.cfg.overlap and spare  # MPS is not known to bear work from two threads
 
     def restore(self) -> None:
         """Go back to the last good checkpoint, if there is one."""
@@ -71,13 +78,13 @@ class Session:
             for sentence in self.run.split.notes:
                 note(sentence)
         try:
-            with StopRequest() as self.stop, self.progress:
-                fit(self.run, self.after_step)
+            with StopRequest() as self.stop, self.progress, self.checkpoints:
+                fit(self.run, self.after_step, overlap=self.overlap)
             return self.finish()
         except NotFinite as error:
             kept = (
-                f"the last good checkpoint is of step {self.saved}"
-                if self.saved
+                f"the last good checkpoint is of step {self.checkpoints.saved}"
+                if self.checkpoints.saved
                 else "no checkpoint was saved before"
             )
             raise RunError(
@@ -85,7 +92,7 @@ class Session:
             ) from error
         except OSError as error:
             raise RunError(
-                f"cannot write to {self.folder}: {error.strerror}; step {self.saved} is safe, "
+                f"cannot write to {self.folder}: {error.strerror}; step {self.checkpoints.saved} is safe, "
                 f"go on with: {self.again}"
             ) from error
         finally:
@@ -98,6 +105,7 @@ class Session:
         self.clock = now
         step, last = self.run.step, self.run.step == self.cfg.steps
         self.progress.show(step)
+        self.checkpoints.check()
         if step % self.cfg.log_every == 0 or last:
             self.log()
         if step % self.cfg.eval_every == 0 or last:
@@ -105,6 +113,7 @@ class Session:
         if step % self.cfg.save_every == 0 or last or self.stop.signal is not None:
             self.save()
         if self.stop.signal is not None and not last:
+            self.checkpoints.wait()
             raise Stopped(f"stopped and saved at step {step}; go on with: {self.again}", self.stop.signal)
 
     def log(self) -> None:
@@ -126,9 +135,11 @@ class Session:
         self.progress.show(step, {**shown, "images/s": pace})
 
     def watch(self) -> None:
-        """Evaluate what is watched; nothing is ever chosen by it."""
+        """Evaluate what is watched; only validation images may decide which weights are kept."""
         for name, images in self.watched().items():
             figures = self.run.figures(images)
+            if name == self.cfg.select == "validation":
+                self.run.consider(figures["balanced_accuracy"])
             numbers = {f"{name}/{key}": value for key, value in figures.items() if isinstance(value, float)}
             self.journal.write(self.run.step, numbers)
             self.progress.show(self.run.step, {f"{name} accuracy": figures["accuracy"]})
@@ -136,19 +147,20 @@ class Session:
     def watched(self) -> dict[str, Images]:
         """The images to evaluate during training."""
         split = self.run.split
-        if self.cfg.watch == "test":
-            return split.tests
-        return {"validation": split.validation} if self.cfg.watch == "validation" and split.validation else {}
+        images = dict(split.tests) if self.cfg.watch == "test" else {}
+        if split.validation and "validation" in (self.cfg.watch, self.cfg.select):
+            images["validation"] = split.validation
+        return images
 
     def save(self) -> None:
-        """Write a checkpoint; never of a step whose loss was no number."""
+        """Have a checkpoint written; never of a step whose loss was no number."""
         self.log()
-        checkpoint.save(self.folder / "checkpoints", self.run.state())
-        self.saved = self.run.step
+        self.checkpoints.save(self.run.state())
 
     def finish(self) -> Result:
         """The final figures, the model and the summary."""
         run, split = self.run, self.run.split
+        selected_step = run.take_best()
         tests = {name: run.figures(images) for name, images in split.tests.items()}
         summary = {
             "test": next(iter(tests.values()), None),
@@ -160,6 +172,7 @@ class Session:
             "fold": self.cfg.fold,
             "seed": self.cfg.seed,
             "steps": run.step,
+            "selected_step": selected_step,
             "seconds": round(run.seconds, 3),
             "config_hash": self.cfg.fingerprint(),
             "split_hash": split.record.split_hash,

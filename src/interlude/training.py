@@ -5,11 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from interlude import data
+from interlude import data, memory
 from interlude.config import Config, Layer, read_file, resolve, stored
 from interlude.data import Split, SplitRecord
 from interlude.errors import UserError
 from interlude.method import find_method
+from interlude.progress import note
 from interlude.run import Run, settle
 from interlude.session import Result, Session, write_text
 
@@ -20,8 +21,11 @@ FREE_ON_RESUME = (
     "save_every",
     "log_every",
     "tensorboard",
+    "overlap",
+    "keep_memory",
     "data.root",
     "data.download",
+    "augment.backend",
 )
 
 
@@ -47,7 +51,7 @@ def train(
 
 def train_configured(cfg: Config, *, resume: bool = False, quiet: bool = False) -> Result:
     """Start the run that `cfg` describes, or go on with it, and bring it to its end."""
-    cfg = settle(cfg)
+    cfg = settle(cfg, tell=note if not quiet else None)
     assert cfg.out is not None
     folder = Path(cfg.out)
     method = find_method(cfg.method.name)
@@ -60,6 +64,8 @@ def train_configured(cfg: Config, *, resume: bool = False, quiet: bool = False) 
     split = data.load(
         cfg.data, labels=cfg.labels, fold=cfg.fold, all_labels=method.needs_all_labels, record=record
     )
+    if cfg.keep_memory:
+        memory.keep_heap()
     run = Run(cfg, split, method)
     if not resume:
         open_folder(folder, cfg, split)
@@ -79,8 +85,9 @@ def open_folder(folder: Path, cfg: Config, split: Split) -> None:
 def check_same(cfg: Config, folder: Path) -> None:
     """A resumed run keeps its settings; only where and how often it reports may change."""
     before = flat(asdict(resolve([read_file(folder / "config.yaml")])))
+    free = set(FREE_ON_RESUME) - ({"eval_every"} if cfg.select == "validation" else set())
     for name, value in flat(asdict(cfg)).items():
-        if name not in FREE_ON_RESUME and before[name] != value:
+        if name not in free and before[name] != value:
             raise UserError(
                 f"{folder} was started with {name} = {before[name]}, not {value}; choose another --out"
             )

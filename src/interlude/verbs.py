@@ -72,18 +72,21 @@ def train(tokens: Sequence[str]) -> None:
         """
         assert settings is not None
         result = training.train_configured(settings, resume=resume, quiet=quiet)
-        print(report(result.summary["tests"]))
+        weights = "last averaged weights"
+        if settings.select == "validation":
+            weights = f"averaged weights of step {result.summary['selected_step']:,}, best on validation"
+        print(report(result.summary["tests"], weights))
         print(f"run folder: {result.folder}")
 
     configured("train", run, tokens, [stored([], tokens)] if "--resume" in tokens else [])
 
 
-def report(tests: dict[str, dict[str, Any]]) -> str:
+def report(tests: dict[str, dict[str, Any]], weights: str = "averaged weights") -> str:
     """The figures of each test set in a line."""
     lines = [
         f"{name}: error {figures['error']:.2f} %, accuracy {figures['accuracy']:.2f} %, balanced accuracy "
         f"{figures['balanced_accuracy']:.2f} %, calibration error {figures['calibration_error']:.2f} % "
-        f"({figures['images']:,} images, last averaged weights)"
+        f"({figures['images']:,} images, {weights})"
         for name, figures in tests.items()
     ]
     return "\n".join(lines)

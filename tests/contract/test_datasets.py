@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ sys.path.append(str(Path(__file__).parents[1] / "units" / "data"))
 small_files = importlib.import_module("small_files")
 
 
+DIVIDED = {"tmed2"}  # data sets that come with their own labeled and validation images
+DRAWN = [name for name in dataset_names() if name not in DIVIDED]
+
+
 @pytest.fixture(params=dataset_names())
 def cfg(request, tmp_path, monkeypatch):
     """The settings that open a small copy of each data set; a new one without small files says so here."""
@@ -24,13 +29,14 @@ def cfg(request, tmp_path, monkeypatch):
         name = f"npz:{root / 'small.npz'}"
     elif name != "digits":
         small_files.write_small(name, root, monkeypatch)
-    return DataConfig(name=name, root=str(root), download=False, validation=0.2)
+    share = 0 if name in DIVIDED else 0.2
+    return DataConfig(name=name, root=str(root), download=False, validation=share)
 
 
 @pytest.fixture
 def labels(cfg):
-    """Two of each class."""
-    return 2 * load(cfg, labels=None, fold=0).num_classes
+    """Two of each class, where it is ours to choose."""
+    return None if cfg.name in DIVIDED else 2 * load(cfg, labels=None, fold=0).num_classes
 
 
 def parts_of(split):
@@ -64,6 +70,7 @@ def test_labels_are_in_range(cfg, labels):
     assert len(split.class_names) == split.num_classes
 
 
+@pytest.mark.parametrize("cfg", DRAWN, indirect=True)
 def test_labels_are_balanced(cfg, labels):
     split = load(cfg, labels=labels, fold=0)
     assert (
@@ -98,10 +105,27 @@ def test_the_same_fold_gives_the_same_split(cfg, labels):
     assert first.record.split_hash == second.record.split_hash
 
 
+@pytest.mark.parametrize("cfg", DRAWN, indirect=True)
 def test_another_fold_gives_other_labels_and_the_same_validation(cfg, labels):
     first, second = (load(cfg, labels=labels, fold=fold).record for fold in (0, 1))
     assert first.labeled != second.labeled
     assert first.validation == second.validation
+    assert first.split_hash != second.split_hash
+
+
+@pytest.mark.parametrize("cfg", DRAWN, indirect=True)
+def test_any_data_set_can_have_a_pool_of_other_classes(cfg):
+    split = load(replace(cfg, out_of_class=0.5), labels=None, fold=0, all_labels=True)
+    known = set(split.class_names)
+    whole = load(cfg, labels=None, fold=0)
+    names = [whole.class_names[label] for label in whole.unlabeled.labels[list(split.record.pool)]]
+    assert len(known) == split.num_classes < whole.num_classes
+    assert abs(sum(name not in known for name in names) - len(names) / 2) <= 0.5
+
+
+@pytest.mark.parametrize("cfg", sorted(DIVIDED), indirect=True)
+def test_another_fold_of_a_divided_data_set_is_another_division(cfg):
+    first, second = (load(cfg, labels=None, fold=fold).record for fold in (0, 1))
     assert first.split_hash != second.split_hash
 
 

@@ -28,6 +28,8 @@ def test_the_wheel_holds_the_types_and_the_recipes(tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     assert "interlude/py.typed" in names
     assert "interlude/recipes/released.yaml" in names
+    assert "interlude/suites/table1.yaml" in names
+    assert "interlude/bench/published.yaml" in names
     assert not [name for name in names if name.startswith("tests")]
 
 

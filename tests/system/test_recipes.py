@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlude.config import call, read_file, recipe_names, resolve
+from interlude.config import Layer, call, read_file, recipe_names, resolve
 from interlude.method import method_names
+from interlude.run import settle
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "recipes/lines.txt").read_text()
@@ -44,3 +45,14 @@ def test_every_line_of_a_method_is_a_command(method):
         assert config.method.name == method
     recipes = {words(line)["--config"] for line in lines}
     assert recipes == {"cifar10", "cifar100", "stl10", "cifar10-vit", "cifar100-vit", "stl10-vit"}
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_the_quick_recipe_takes_any_method(method):
+    config = settle(resolve([read_file("quick"), Layer("test", {"method": method})]))
+    assert config.method.name == method
+    assert 0 < config.labels_first < config.steps
+
+
+def test_the_quick_recipe_leaves_the_data_to_the_user():
+    assert not read_file("quick").values.keys() & {"data", "labels", "fold", "seed", "method"}

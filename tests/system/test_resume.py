@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -20,18 +22,20 @@ def final_bits(folder):
     return parts | {"model": (folder / "model.safetensors").read_bytes()}
 
 
-def wait_for_step(folder, step, process):
-    """Until the run in `folder` has saved this step or a later one."""
-    for _ in range(1200):
-        if (folder / "checkpoints/last.pt").exists():
-            try:
-                if checkpoint.read(folder / "checkpoints/last.pt")["step"] >= step:
-                    return
-            except checkpoint.Damaged as damage:
-                raise AssertionError(f"a checkpoint was half written: {damage}") from damage
+def wait_for(condition, process):
+    """Until `condition()` holds while the process runs."""
+    for _ in range(3000):
+        if condition():
+            return
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     raise AssertionError("the run does not move")
+
+
+def wait_for_step(folder, step, process):
+    """Until the run in `folder` has saved this step or a later one."""
+    path = folder / "checkpoints/last.pt"
+    wait_for(lambda: path.exists() and checkpoint.read(path)["step"] >= step, process)
 
 
 KILLED_IN_THE_FAST_TESTS = ("interlude-plus",)
@@ -53,6 +57,38 @@ def test_a_killed_run_resumes_to_the_same_bits(train, spawn, tmp_path, method):
     process.wait()
     outcome = train(*args, "--out", "killed", "--resume")
     assert outcome.code == 0, outcome.err
+    assert final_bits(tmp_path / "killed") == final_bits(tmp_path / "whole")
+
+
+HANGING = """
+import sys, time
+from pathlib import Path
+from interlude import checkpoint, cli
+
+writes = []
+
+def hang_in_the_second_write(descriptor):
+    writes.append(descriptor)
+    if len(writes) == 2:
+        Path("hangs").touch()
+        time.sleep(600)
+
+checkpoint.os.fsync = hang_in_the_second_write
+cli.main(sys.argv[1:])
+"""
+
+
+def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(train, tmp_path):
+    args = ["--steps", str(STEPS), "--save-every", "4", "--log-every", "1"]
+    assert train(*args, "--out", "whole").code == 0
+    command = [sys.executable, "-c", HANGING, "train", "--config", "quick.yaml", *args, "--out", "killed"]
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        wait_for(lambda: (tmp_path / "killed/metrics.jsonl").exists(), process)
+        wait_for(lambda: '{"step": 11,' in (tmp_path / "killed/metrics.jsonl").read_text(), process)
+        assert (tmp_path / "hangs").exists()
+        process.kill()
+    assert checkpoint.read(tmp_path / "killed/checkpoints/last.pt")["step"] == 4
+    assert train(*args, "--out", "killed", "--resume").code == 0
     assert final_bits(tmp_path / "killed") == final_bits(tmp_path / "whole")
 
 
@@ -153,11 +189,10 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(train, tmp_p
     train(*args, "--out", "run")
     path = tmp_path / "run/checkpoints/last.pt"
     content = bytearray(path.read_bytes())
-    if damage == "flipped":
-        content[len(content) // 2] ^= 1
-    path.write_bytes(
-        content if damage == "flipped" else content[: len(content) // 2 if damage == "truncated" else 0]
-    )
+    middle = len(content) // 2
+    if damage == "flipped":  # more bytes than the file ever pads with
+        content[middle : middle + 64] = bytes(byte ^ 1 for byte in content[middle : middle + 64])
+    path.write_bytes(content if damage == "flipped" else content[: middle if damage == "truncated" else 0])
     outcome = train(*args, "--out", "run", "--resume")
     assert outcome.code == 0, outcome.err
     assert "damaged" in outcome.err
@@ -192,6 +227,15 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(train, spawn, tmp_path):
     assert checkpoint.read(tmp_path / "run/checkpoints/last.pt")["step"] == 4
     assert train(*args, "--out", "run", "--resume").code == 0
     assert final_bits(tmp_path / "run") == final_bits(tmp_path / "whole")
+
+
+def test_how_the_machine_is_used_may_change_on_resume_and_changes_no_bit(train, tmp_path):
+    args = ["--steps", "8", "--save-every", "4"]
+    assert train(*args, "--out", "whole").code == 0
+    assert train(*args, "--out", "other", "--no-overlap", "--no-keep-memory").code == 0
+    (tmp_path / "other/checkpoints/previous.pt").replace(tmp_path / "other/checkpoints/last.pt")
+    assert train(*args, "--out", "other", "--resume", "--overlap", "--keep-memory").code == 0
+    assert final_bits(tmp_path / "other") == final_bits(tmp_path / "whole")
 
 
 def test_checkpoints_load_without_running_code(train, tmp_path):

@@ -1,6 +1,7 @@
 """A checkpoint is whole or is known not to be."""
 
 import random
+import threading
 
 import pytest
 import torch
@@ -90,3 +91,86 @@ def test_the_digest_sees_values_names_types_and_shapes():
     ]
     hashes = {checkpoint.digest(value) for value in [base, *others]}
     assert len(hashes) == 1 + len(others)
+
+
+def full_disk(descriptor):
+    raise OSError(28, "No space left on device")
+
+
+class SlowDisk:
+    """An `fsync` that waits until it is let go."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        monkeypatch.setattr(checkpoint.os, "fsync", self)
+
+    def __call__(self, descriptor):
+        self.begun.set()
+        assert self.go_on.wait(timeout=10)
+
+
+def test_a_copy_does_not_follow_the_state_it_was_taken_of():
+    state = {"step": 1, "method": {"w": torch.zeros(3)}, "groups": [{"lr": 0.1, "params": [0]}]}
+    copy = checkpoint.snapshot(state)
+    before = checkpoint.digest(copy)
+    assert before == checkpoint.digest(state)
+    state["method"]["w"] += 1
+    state["groups"][0]["params"].append(1)
+    assert checkpoint.digest(copy) == before
+
+
+def test_tensors_that_were_one_are_one_in_the_copy_and_views_are_not():
+    shared = torch.arange(6.0)
+    copy = checkpoint.snapshot({"a": shared.detach(), "b": shared.detach(), "c": shared[:3], "d": shared[3:]})
+    assert copy["a"] is copy["b"]
+    assert [copy["c"].tolist(), copy["d"].tolist()] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    disk = SlowDisk(monkeypatch)
+    weights = torch.zeros(3)
+    with checkpoint.Writer(tmp_path, saved=0) as writer:
+        writer.save({"step": 1, "w": weights})
+        assert disk.begun.wait(timeout=10)
+        weights += 1
+        writer.check()
+        assert writer.saved == 0
+        assert not (tmp_path / "last.pt").exists()
+        disk.go_on.set()
+    assert writer.saved == 1
+    assert checkpoint.read(tmp_path / "last.pt")["w"].tolist() == [0, 0, 0]
+
+
+def test_the_next_write_waits_for_the_one_before(tmp_path):
+    with checkpoint.Writer(tmp_path, saved=0) as writer:
+        for step in range(1, 6):
+            writer.save({"step": step})
+            assert writer.saved == step - 1
+    assert checkpoint.read(tmp_path / "last.pt")["step"] == 5
+    assert checkpoint.read(tmp_path / "previous.pt")["step"] == 4
+
+
+def test_an_error_of_writing_is_raised_by_whichever_call_comes_next(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, {"step": 1})
+    monkeypatch.setattr(checkpoint.os, "fsync", full_disk)
+    writer = checkpoint.Writer(tmp_path, saved=1)
+    for call in (writer.wait, lambda: writer.save({"step": 3}), lambda: writer.__exit__(None, None, None)):
+        writer.save({"step": 2})
+        with pytest.raises(OSError, match="No space left"):
+            call()
+    assert writer.saved == 1
+    assert checkpoint.read(tmp_path / "last.pt")["step"] == 1
+
+
+def test_an_error_of_writing_does_not_hide_the_error_that_ended_the_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint.os, "fsync", full_disk)
+    writer = checkpoint.Writer(tmp_path, saved=0)
+
+    def fail_after_saving():
+        with writer:
+            writer.save({"step": 2})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_after_saving()
+    assert writer.saved == 0

@@ -1,4 +1,4 @@
-"""The loop takes steps on labels alone before the method's own, where a run asks for them."""
+"""The loop: labels alone before the method's own steps where a run asks for them, batches made ahead."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from interlude import checkpoint
 from interlude.errors import UserError
 from interlude.loop import fit
 from interlude.methods.fixmatch import FixMatch
@@ -63,3 +64,30 @@ def test_the_learning_rate_falls_over_all_steps():
 def test_a_run_of_labels_alone_is_another_method():
     with pytest.raises(UserError, match="labels_first must be below the 6 steps"):
         settle(replace(toy_config(FixMatch), labels_first=STEPS))
+
+
+def test_making_batches_ahead_changes_no_bit():
+    one_by_one, ahead = begun_on_labels(FixMatch), begun_on_labels(FixMatch)
+    fit(one_by_one)
+    fit(ahead, overlap=True)
+    assert checkpoint.digest(ahead.state()) == checkpoint.digest(one_by_one.state())
+
+
+def test_a_run_at_its_end_makes_no_batch():
+    run = toy_run(FixMatch)
+    run.step = STEPS
+    run.batch = None
+    fit(run, overlap=True)
+
+
+def test_each_step_trains_on_its_own_batch_also_after_a_stop():
+    run = toy_run(FixMatch)
+    stop_after(run, 2)
+    taken = []
+    step = run.method.step
+    run.method.step = lambda batch, clock: (
+        taken.append((clock.step, batch.rows_u.tolist())),
+        step(batch, clock),
+    )[1]
+    fit(run, overlap=True)
+    assert taken == [(number, run.batch(number).rows_u.tolist()) for number in range(2, STEPS)]

@@ -6,6 +6,7 @@ from interlude.augment.draw import Augmentation, Chain, Draw, Identity, take
 from interlude.augment.geometry import FlipCrop
 from interlude.augment.policies import AugmentConfig, Policy, build, describe, policy, policy_names
 from interlude.augment.randaugment import OPERATIONS, Operation, RandAugment
+from interlude.augment.render import Backend, loaded, render, render_groups
 from interlude.augment.sheet import sheet
 from interlude.augment.views import normalize
 
@@ -13,6 +14,7 @@ __all__ = [
     "OPERATIONS",
     "AugmentConfig",
     "Augmentation",
+    "Backend",
     "Chain",
     "Cutout",
     "Draw",
@@ -24,9 +26,12 @@ __all__ = [
     "build",
     "check_augmentation",
     "describe",
+    "loaded",
     "normalize",
     "policy",
     "policy_names",
+    "render",
+    "render_groups",
     "sheet",
     "take",
 ]

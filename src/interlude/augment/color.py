@@ -3,6 +3,9 @@
 AutoContrast and Equalize say for every image which tables of 256 values `look_up` shall use; the others give
 the images themselves. Magnitudes are float64 tensors on the CPU with one value per image; images are uint8
 (N, C, H, W) on any device, with one channel (grey) or three (red, green, blue).
+
+Where a quotient must be exact, a tensor is divided by a tensor: with a number on either side torch may make
+it a product, which is at times one value off.
 """
 
 import torch
@@ -19,33 +22,35 @@ def look_up(images: Tensor, tables: Tensor) -> Tensor:
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
     """Scale towards black (factor 0)."""
-    return images.float().mul_(_per_image(images, factor)).clamp_(max=255).to(torch.uint8)
+    return _bytes(images.float().mul_(_per_image(images, factor)))
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
     """Scale towards the mean grey of the image (factor 0)."""
-    mean = torch.floor(luma(images).mean((1, 2, 3), keepdim=True, dtype=torch.float64) + 0.5)
-    return _blend(mean.float(), images.float(), _per_image(images, factor))
+    # Sums of lines are whole numbers below 2^24, exact in float32 and faster there.
+    total = luma(images).sum(3, keepdim=True).sum((1, 2), keepdim=True, dtype=torch.float64)
+    mean = torch.floor(total / torch.full_like(total, images.shape[2:].numel()) + 0.5).float()
+    return _blend(mean, images.float(), _per_image(images, factor))
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Keep the highest bits (cut to a whole number, at least one)."""
     dropped = 8 - bits.long().clamp(1, 8)
-    return images & (255 >> dropped << dropped).to(images.device, torch.uint8)[:, None, None, None]
+    return images & (255 >> dropped << dropped).to(images.device, torch.uint8).view(-1, 1, 1, 1)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
     """Invert the values from the threshold on."""
-    first = torch.ceil(threshold).to(images.device, torch.int16)[:, None, None, None]
-    inverted = (images.short() >= first).to(torch.uint8)
-    return images ^ inverted.mul_(255)
+    first = torch.ceil(threshold).to(images.device, torch.int16).view(-1, 1, 1, 1)
+    # The sign bit, spread over a byte, says which values lie below; torch compares bytes slowly.
+    below = images.short().sub_(first).bitwise_right_shift_(15).to(torch.uint8)
+    return below.bitwise_not_().bitwise_xor_(images)
 
 
 def autocontrast(images: Tensor, _: Tensor) -> Tensor:
     """Tables that stretch each channel to the full range; a constant channel stays."""
     planes = images.flatten(2)
     low, high = planes.amin(2, keepdim=True).double(), planes.amax(2, keepdim=True).double()
-    # A tensor over a tensor: torch turns `255.0 / tensor` into a product, which is at times one value off.
     scale = torch.full_like(low, 255.0) / (high - low)
     values = _values(images)
     stretched = (values * scale + -low * scale).clamp(0, 255)
@@ -55,13 +60,14 @@ def autocontrast(images: Tensor, _: Tensor) -> Tensor:
 def equalize(images: Tensor, _: Tensor) -> Tensor:
     """Tables that spread the values of each channel evenly; a channel with too little to spread stays."""
     planes = images.flatten(2)
-    ones = torch.ones((), device=images.device, dtype=torch.int32).expand_as(planes)
+    ones = torch.ones((), device=images.device).expand_as(planes)
     count = ones.new_zeros(*planes.shape[:2], 256).scatter_add_(2, planes.long(), ones)
-    up_to = count.cumsum(2, dtype=torch.int32)
+    up_to = count.cumsum(2)
     brightest = count.gather(2, planes.amax(2, keepdim=True).long())
-    step = (up_to[:, :, -1:] - brightest) // 255
-    spread = (step // 2 + up_to - count) // step.clamp(min=1)
-    return torch.where(step > 0, spread.clamp(max=255), _values(images)).to(torch.uint8)
+    step = (up_to[:, :, -1:] - brightest).int() // 255
+    # Whole numbers below 2^24 are exact in float32, and no quotient of two is rounded up to the next one.
+    spread = (step // 2 + up_to).sub_(count).div_(step.clamp(min=1)).clamp_(max=255)
+    return torch.where(step > 0, spread, _values(images)).to(torch.uint8)
 
 
 def color(images: Tensor, factor: Tensor) -> Tensor:
@@ -73,13 +79,23 @@ def color(images: Tensor, factor: Tensor) -> Tensor:
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with a smoothed version (factor 0), whose outermost pixels are the image's own."""
-    fine = images.short()
-    rows = fine[:, :, :-2] + fine[:, :, 1:-1] + fine[:, :, 2:]
-    total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + (SMOOTH_CENTRE - 1) * fine[:, :, 1:-1, 1:-1]
-    smooth = images.float()
+    width = images.shape[3]
+    if min(images.shape[2:]) < 3:
+        return images
+    # Neighbours of all pixels at once, lines and images laid end to end; only edges get wrong ones.
+    fine = images.short().flatten()
+    lines = fine[: -2 * width] + fine[width:-width] + fine[2 * width :]
+    total = torch.empty_like(fine)
+    inner = total[width + 1 : -width - 1]
+    torch.add(lines[:-2], lines[1:-1], out=inner)
+    inner.add_(lines[2:]).add_(fine[width + 1 : -width - 1], alpha=SMOOTH_CENTRE - 1)
     # total / 13 stays at least 1/26 away from any half, so rounding errors cannot reach the result.
-    smooth[:, :, 1:-1, 1:-1] = total.float().div_(SMOOTH_TOTAL).add_(0.5).floor_()
-    return _blend(smooth, images.float(), _per_image(images, factor))
+    smooth = total.float().div_(SMOOTH_TOTAL).round_().view_as(images)
+    end = images.float()
+    for edge in (0, -1):
+        smooth[:, :, edge] = end[:, :, edge]
+        smooth[..., edge] = end[..., edge]
+    return _blend(smooth, end, _per_image(images, factor))
 
 
 def luma(images: Tensor) -> Tensor:
@@ -94,7 +110,12 @@ def luma(images: Tensor) -> Tensor:
 
 def _blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
     """Pillow's blend: float32, two roundings, then cut; a factor above one may leave the range of a byte."""
-    return (end - start).mul_(factor).add_(start).clamp_(0, 255).to(torch.uint8)
+    return _bytes((end - start).mul_(factor).add_(start))
+
+
+def _bytes(values: Tensor) -> Tensor:
+    """Values cut to the range of a byte, then to whole numbers."""
+    return values.clamp_(0, 255).to(torch.int16).to(torch.uint8)  # faster than in one step
 
 
 def _values(images: Tensor) -> Tensor:
@@ -102,4 +123,4 @@ def _values(images: Tensor) -> Tensor:
 
 
 def _per_image(images: Tensor, factor: Tensor) -> Tensor:
-    return factor.float().to(images.device)[:, None, None, None]
+    return factor.float().to(images.device).view(-1, 1, 1, 1)

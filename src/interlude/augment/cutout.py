@@ -35,26 +35,35 @@ class Cutout:
         }
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
-        height, width = images.shape[-2:]
-        folded, numbers = fold(images, torch.column_stack((draw["centre"], draw["side"])).double())
-        down, across, side = numbers.unbind(1)
-        side = (self.smallest + (self.largest - self.smallest) * side) * width
-        side = side.trunc() if self.whole_pixels else side
-        rows = _painted(down * height, side, height).to(images.device)
-        columns = _painted(across * width, side, width).to(images.device)
-        box = (rows[:, :, None] & columns[:, None, :])[:, None]
-        fill = self._color(images).repeat(1, folded.shape[1] // images.shape[1], 1, 1)
-        # Bits select faster than torch.where: the box is 255 inside and 0 outside.
-        return (folded & ~box).bitwise_or_(fill & box).view(images.shape)
+        return self.overwrite(images.clone(), draw)
 
-    def _color(self, images: Tensor) -> Tensor:
+    def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
+        """The same, painted on the images themselves where their memory allows."""
+        channels, height, width = images.shape[1:]
+        folded, corners = fold(images, self.corners(draw, height, width))
+        top, left, bottom, right = corners.unbind(1)
+        rows = _painted(top, bottom, height).to(images.device)
+        columns = _painted(left, right, width).to(images.device)
+        box = (rows[:, :, None] & columns[:, None, :])[:, None, None]
+        members: Tensor = folded.unflatten(1, (folded.shape[1] // channels, channels))
+        # Bits select faster than torch.where: the box is 255 inside and 0 outside.
+        return members.bitwise_and_(~box).bitwise_or_(self.color(images) & box).view(images.shape)
+
+    def corners(self, draw: Draw, height: int, width: int) -> Tensor:
+        """First and last painted row and column: top, left, bottom, right of each image, (N, 4)."""
+        side = (self.smallest + (self.largest - self.smallest) * draw["side"].double()) * width
+        side = (side.trunc() if self.whole_pixels else side)[:, None]
+        centre = draw["centre"].double() * torch.tensor((height, width))
+        first = (centre - side / 2).clamp(min=0).trunc()
+        return torch.cat((first, torch.where(side > 0, (first + side).trunc(), -1.0)), dim=1)
+
+    def color(self, images: Tensor) -> Tensor:
+        """What is painted on such images, uint8 (1, C, 1, 1)."""
         fill = torch.tensor(self.fill, dtype=torch.uint8, device=images.device).view(1, 3, 1, 1)
         return fill if images.shape[1] == 3 else luma(fill).to(torch.uint8)
 
 
-def _painted(centre: Tensor, side: Tensor, size: int) -> Tensor:
+def _painted(first: Tensor, last: Tensor, size: int) -> Tensor:
     """255 from the first to the last painted position of an axis, 0 elsewhere: uint8 (N, size)."""
-    first = (centre - side / 2).clamp(min=0).trunc()
-    last = torch.where(side > 0, (first + side).trunc(), -1.0)
     position = torch.arange(size)
     return ((position >= first[:, None]) & (position <= last[:, None])).to(torch.uint8) * 255

@@ -26,6 +26,15 @@ class Augmentation(Protocol):
         ...
 
 
+@runtime_checkable
+class Overwriting(Augmentation, Protocol):
+    """An augmentation that can also work in the memory of the images it is given."""
+
+    def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
+        """The same views as from `apply`; the images may be lost."""
+        ...
+
+
 def take(draw: Draw, rows: Tensor) -> Draw:
     """The given rows of a draw; a row named twice is one realisation shared by two images."""
     return {name: values[rows] for name, values in draw.items()}
@@ -74,6 +83,8 @@ class Chain:
         return draw
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
-        for part in self.parts:
-            images = part.apply(images, draw)
-        return images
+        first, *others = self.parts
+        views = first.apply(images, draw)
+        for part in others:
+            views = part.overwrite(views, draw) if isinstance(part, Overwriting) else part.apply(views, draw)
+        return views

@@ -13,6 +13,9 @@ from torch.nn import functional
 from interlude.augment.draw import Draw, fold, uniform
 
 FRACTION_BITS = 16  # of the fixed-point coordinates in Pillow's nearest-neighbour transform
+IDENTITY = torch.eye(2, 3, dtype=torch.float64)
+ENTRIES = torch.eye(6, dtype=torch.float64).view(2, 3, 2, 3)  # for each entry of a map, a one in its place
+(_, SHEAR_X, MOVE_X), (SHEAR_Y, _, MOVE_Y) = ENTRIES
 INDICES_AT_ONCE = 2**20  # positions worked on together; larger tables of them cost page faults
 
 
@@ -23,13 +26,18 @@ def warp(images: Tensor, maps: Tensor) -> Tensor:
     16 bits after the point.
     """
     folded, maps = fold(images, maps)
-    start = maps[:, :, 2] + maps[:, :, 0] * 0.5 + maps[:, :, 1] * 0.5
-    exact = torch.cat((maps[:, :, :2], start[:, :, None]), dim=2)
-    fixed = torch.floor(exact * 2**FRACTION_BITS + 0.5).to(images.device, torch.int32)
+    fixed = fixed_point(maps).to(images.device)
     along_x, along_y, start = fixed.transpose(0, 1)[..., None, None].unbind(2)
     position = along_x * _across(images) + (along_y * _down(images) + start)
     columns, rows = position.bitwise_right_shift_(FRACTION_BITS)
     return _read_or_black(folded, rows, columns).view(images.shape)
+
+
+def fixed_point(maps: Tensor) -> Tensor:
+    """Maps (N, 2, 3) at the centres of pixels, as whole numbers of 1/65536."""
+    along_x, along_y, start = maps.unbind(2)
+    exact = torch.stack((along_x, along_y, start + along_x * 0.5 + along_y * 0.5), dim=2)
+    return torch.floor(exact * 2**FRACTION_BITS + 0.5).to(torch.int32)
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
@@ -44,32 +52,32 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 
 def shear_x(images: Tensor, share: Tensor) -> Tensor:
     """Shift every row by `share` times its distance from the top."""
-    return _identity_but(share, row=0, column=1)
+    return _map(share, SHEAR_X)
 
 
 def shear_y(images: Tensor, share: Tensor) -> Tensor:
     """Shift every column by `share` times its distance from the left."""
-    return _identity_but(share, row=1, column=0)
+    return _map(share, SHEAR_Y)
 
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Move to the left by a share of the width, rounded to the nearest pixel."""
-    return _identity_but(torch.floor(share * images.shape[-1] + 0.5), row=0, column=2)
+    return _map(torch.floor(share * images.shape[-1] + 0.5), MOVE_X)
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Move up by a share of the height, rounded to the nearest pixel."""
-    return _identity_but(torch.floor(share * images.shape[-2] + 0.5), row=1, column=2)
+    return _map(torch.floor(share * images.shape[-2] + 0.5), MOVE_Y)
 
 
 def translate_x_whole(images: Tensor, share: Tensor) -> Tensor:
     """Move to the left by a share of the width, cut to whole pixels as in the released code."""
-    return _identity_but(torch.trunc(share * images.shape[-1]), row=0, column=2)
+    return _map(torch.trunc(share * images.shape[-1]), MOVE_X)
 
 
 def translate_y_whole(images: Tensor, share: Tensor) -> Tensor:
     """Move up by a share of the height, cut to whole pixels as in the released code."""
-    return _identity_but(torch.trunc(share * images.shape[-2]), row=1, column=2)
+    return _map(torch.trunc(share * images.shape[-2]), MOVE_Y)
 
 
 @dataclass(frozen=True)
@@ -90,15 +98,15 @@ class FlipCrop:
         height, width = images.shape[-2:]
         folded, numbers = fold(images, torch.column_stack((draw["crop"], draw["flip"])).double())
         down, across, flip = numbers[:, :, None, None].unbind(1)
-        rows = _down(images) + self._start(down, height).to(images.device)
-        columns = _across(images) + self._start(across, width).to(images.device)
+        rows = _down(images) + self.start(down, height).to(images.device)
+        columns = _across(images) + self.start(across, width).to(images.device)
         if self.reflect:
             rows, columns = _reflect(rows, height), _reflect(columns, width)
         columns = torch.where(flip.to(images.device) > 0, width - 1 - columns, columns)
         read = _read if self.reflect else _read_or_black
         return read(folded, rows, columns).view(images.shape)
 
-    def _start(self, position: Tensor, size: int) -> Tensor:
+    def start(self, position: Tensor, size: int) -> Tensor:
         """The first pixel of the cut, from -pad to +pad, for a position on [0, 1)."""
         pad = int(size * self.padding)
         return torch.floor(position * (2 * pad + 1)).int() - pad
@@ -129,11 +137,9 @@ def _read_or_black(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return _read(framed, rows.add_(1).clamp_(0, height + 1), columns.add_(1).clamp_(0, width + 1))
 
 
-def _identity_but(value: Tensor, *, row: int, column: int) -> Tensor:
-    """Maps (N, 2, 3) that move nothing, except for one entry."""
-    maps = torch.eye(2, 3, dtype=torch.float64).repeat(len(value), 1, 1)
-    maps[:, row, column] = value
-    return maps
+def _map(value: Tensor, entry: Tensor) -> Tensor:
+    """Maps (N, 2, 3) that move nothing, except for the value of one entry."""
+    return IDENTITY + value.view(-1, 1, 1) * entry
 
 
 def _down(images: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from interlude.augment.cutout import Cutout
 from interlude.augment.draw import Augmentation, Chain, Identity
 from interlude.augment.geometry import FlipCrop, translate_x_whole, translate_y_whole
 from interlude.augment.randaugment import OPERATIONS, Operation, RandAugment
+from interlude.augment.render import Backend
 from interlude.errors import unknown
 from interlude.options import Options, option
 
@@ -26,6 +27,10 @@ class AugmentConfig(Options):
         "(default: as the policy says)",
         at_least=0,
         at_most=1,
+    )
+    backend: Backend = option(
+        "auto",
+        "what makes the views: torch, numba (CPUs, extra: interlude-ssl[fast]) or the faster; same bits",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,14 +13,33 @@ def normalize(
     images: Tensor, mean: Sequence[float], std: Sequence[float], *, channels_last: bool = False
 ) -> Tensor:
     """`(images / 255 - mean) / std` in float32 for uint8 images (N, C, H, W), mean and std per channel."""
-    centre = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
-    spread = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
-    scale = (1 / (255 * spread)).to(images.device, torch.float32)
-    offset = (-centre / spread).to(images.device, torch.float32)
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    result = torch.empty(images.shape, device=images.device, memory_format=layout)
-    at_once = max(1, VALUES_AT_ONCE // images.shape[1:].numel())
-    for source, target in zip(torch.split(images, at_once), torch.split(result, at_once), strict=True):
-        # Planes are ten times faster to scale than pixels of three channels, so the layout changes last.
-        target.copy_(source.float().mul_(scale).add_(offset))
+    scale, offset = (numbers.to(images.device) for numbers in scaling(mean, std))
+    count, channels, height, width = images.shape
+    if channels_last:
+        values = _empty(count, height, width, channels, device=images.device)
+        result = values.permute(0, 3, 1, 2)
+        # Lines of numbers, as if all were one channel: torch is slow at a last axis of three.
+        values, scale, offset = values.flatten(2), scale.repeat(width), offset.repeat(width)
+    else:
+        result = values = _empty(*images.shape, device=images.device)
+        scale, offset = scale[:, None, None], offset[:, None, None]
+    at_once = max(1, VALUES_AT_ONCE // images.shape[1:].numel()) if images.device.type == "cpu" else count
+    pieces = (torch.split(whole, at_once) for whole in (images, result, values))
+    for source, target, numbers in zip(*pieces, strict=True):
+        for plane, pixels in zip(source.unbind(1), target.unbind(1), strict=True):
+            pixels.copy_(plane)
+        numbers.mul_(scale).add_(offset)
     return result
+
+
+def _empty(*shape: int, device: torch.device) -> Tensor:
+    """Float32 numbers yet to be written."""
+    if device.type != "cpu":
+        return torch.empty(shape, device=device)
+    return torch.from_numpy(np.empty(shape, np.float32))  # numpy asks for large pages, cheaper to come by
+
+
+def scaling(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """What `normalize` multiplies bytes by and then adds, float32, a number per channel each."""
+    centre, spread = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
+    return (1 / (255 * spread)).float(), (-centre / spread).float()

@@ -25,9 +25,23 @@ class DataConfig(Options):
     keep_test_duplicates: bool = option(
         False, "keep unlabeled images that are byte-identical to test images (STL-10 has about 7,500)"
     )
+    out_of_class: float | None = option(
+        None,
+        "open-set study: this share of the unlabeled pool is from classes that are never labeled or tested",
+        at_least=0,
+        at_most=1,
+    )
+    known_classes: str | None = option(
+        None,
+        "with out_of_class, the classes that are labeled and tested: names with commas, or how many of the "
+        "first; default the animals of CIFAR-10, elsewhere the first three fifths",
+    )
     split: str | None = option(None, "split file to take the labeled images from, instead of drawing them")
     root: str | None = option(
         None, "folder of downloaded data; default $INTERLUDE_DATA or ~/.cache/interlude"
     )
     download: bool = option(True, "fetch a missing data set")
+    trust_pickle: bool = option(
+        False, "read data sets that come as pickle files; reading one runs whatever code it holds"
+    )
     image_size: int | None = option(None, "scale images to this many pixels a side", at_least=1)

@@ -9,6 +9,16 @@ from typing import Any, Self
 
 from interlude.errors import UserError
 
+ROWS = ("labeled", "validation", "pool")
+KINDS = {
+    "data": str,
+    "fold": int,
+    "content_hash": str,
+    "sizes": dict,
+    "out_of_class": float,
+    "known_classes": list,
+}
+
 
 @dataclass(frozen=True)
 class SplitRecord:
@@ -23,6 +33,9 @@ class SplitRecord:
     fold: int = 0
     content_hash: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
+    out_of_class: float | None = None  # this and what follows only where some classes are not known
+    known_classes: tuple[str, ...] = ()
+    pool: tuple[int, ...] = ()
 
     @property
     def labels(self) -> int:
@@ -32,13 +45,17 @@ class SplitRecord:
     @property
     def split_hash(self) -> str:
         """A fingerprint of the images and of their division, whatever the data set is called."""
-        division = json.dumps([self.content_hash, self.sizes, self.labeled, self.validation], sort_keys=True)
-        return blake2b(division.encode(), digest_size=16).hexdigest()
+        division: list[Any] = [self.content_hash, self.sizes, self.labeled, self.validation]
+        if self.pool:
+            division += [self.known_classes, self.pool]
+        return blake2b(json.dumps(division, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         content = asdict(self)
-        rows = {name: content.pop(name) for name in ("labeled", "validation")}
+        rows = {name: content.pop(name) for name in ROWS}
+        if not self.pool:
+            del content["out_of_class"], content["known_classes"], rows["pool"]
         content = {"labels": self.labels, **content, "split_hash": self.split_hash, **rows}
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -64,10 +81,11 @@ class SplitRecord:
         """The record, after checking what a hand may have changed."""
         if not isinstance(content, dict) or "labeled" not in content:
             raise UserError(f"split file {path} has no list 'labeled' of row numbers")
-        for name, kind in (("data", str), ("fold", int), ("content_hash", str), ("sizes", dict)):
+        for name, kind in KINDS.items():
             if not isinstance(content.get(name, kind()), kind):
                 raise UserError(f"split file {path}: {name!r} must be of type {kind.__name__}; delete it")
-        for name in ("labeled", "validation"):
+        content["known_classes"] = tuple(map(str, content.get("known_classes", ())))
+        for name in ROWS:
             rows = content.get(name, [])
             if not isinstance(rows, list) or not all(type(row) is int for row in rows):
                 raise UserError(f"split file {path}: {name!r} must be a list of row numbers")

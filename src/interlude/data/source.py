@@ -5,12 +5,21 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from interlude.data.images import Images
 from interlude.data.options import DataConfig
 from interlude.errors import UserError, unknown
+
+
+class FixedRows(NamedTuple):
+    """Training rows whose use a data set prescribes, instead of leaving them to be drawn."""
+
+    labeled: Tensor
+    validation: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +33,9 @@ class Source:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_weights: tuple[float, ...] | None = None
+    fixed: FixedRows | None = None
+    known_classes: tuple[int, ...] | None = None  # those an open-set study labels, where there is a custom
+    notes: tuple[str, ...] = ()  # sentences a user should read
 
     def content_hash(self) -> str:
         """A fingerprint of all training and test images and labels."""
@@ -38,38 +50,65 @@ class Source:
 
 
 Reader = Callable[[DataConfig], Source]
-_readers: dict[str, Reader] = {}
+FoldReader = Callable[[DataConfig, int], Source]
+
+
+class Entry(NamedTuple):
+    """A registered data set."""
+
+    read: FoldReader
+    about: str
+
+
+_entries: dict[str, Entry] = {}
 
 
 def dataset(name: str) -> Callable[[Reader], Reader]:
     """Register a function that reads a data set; the first line of its docstring is what lists show."""
 
     def register(reader: Reader) -> Reader:
-        assert name not in _readers, f"two data sets are called {name!r}"
-        _readers[name] = reader
+        _add(name, lambda cfg, fold: reader(cfg), reader.__doc__)
         return reader
 
     return register
 
 
+def dataset_in_folds(name: str) -> Callable[[FoldReader], FoldReader]:
+    """Register a function that reads one fold of a data set that comes with its own division."""
+
+    def register(reader: FoldReader) -> FoldReader:
+        _add(name, reader, reader.__doc__)
+        return reader
+
+    return register
+
+
+def _add(name: str, read: FoldReader, doc: str | None) -> None:
+    assert name not in _entries, f"two data sets are called {name!r}"
+    _entries[name] = Entry(read, (doc or "").strip().partition("\n")[0])
+
+
 def dataset_names() -> tuple[str, ...]:
     """The names of all data sets."""
-    return tuple(sorted(_all_readers()))
+    return tuple(sorted(_all_entries()))
 
 
 def describe(name: str) -> str:
     """What a data set is, in one line."""
-    return (_all_readers()[name].__doc__ or "").strip().partition("\n")[0]
+    return _all_entries()[name].about
 
 
-def open_source(cfg: DataConfig) -> Source:
-    """Read the data set called `cfg.name`; what follows a colon in the name is the reader's business."""
+def open_source(cfg: DataConfig, fold: int = 0) -> Source:
+    """Read the data set called `cfg.name`; what follows a colon in the name is the reader's business.
+
+    The fold matters to a data set that comes with its own division.
+    """
     kind = cfg.name.partition(":")[0]
-    if kind not in _all_readers():
+    if kind not in _all_entries():
         if cfg.name.endswith(".npz"):
             raise UserError(f"unknown data set {cfg.name!r}; did you mean 'npz:{cfg.name}'?")
-        raise unknown("data set", kind, _all_readers())
-    return _all_readers()[kind](cfg)
+        raise unknown("data set", kind, _all_entries())
+    return _all_entries()[kind].read(cfg, fold)
 
 
 def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -87,9 +126,9 @@ def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, 
     return tuple(mean.tolist()), tuple(variance.sqrt().clamp_min(1 / 255).tolist())
 
 
-def _all_readers() -> dict[str, Reader]:
+def _all_entries() -> dict[str, Entry]:
     from interlude.data import sources  # here, because the readers import this module
 
     for module in pkgutil.iter_modules(sources.__path__, f"{sources.__name__}."):
         importlib.import_module(module.name)
-    return _readers
+    return _entries

@@ -9,6 +9,7 @@ from torch import Tensor
 from interlude.data.address import parse_address
 from interlude.data.choose import choose_labeled, choose_validation, describe_imbalance
 from interlude.data.images import UNKNOWN, Images
+from interlude.data.open_set import choose_pool, describe_pool, known_classes, narrow
 from interlude.data.options import DataConfig
 from interlude.data.record import SplitRecord
 from interlude.data.resize import resize
@@ -46,22 +47,76 @@ def load(
     `labels=None` uses all labels of the training images; `all_labels=True` does, whatever `labels` says.
     """
     address = parse_address(cfg.name, labels, fold)
-    source = open_source(replace(cfg, name=address.name))
+    source = full = open_source(replace(cfg, name=address.name), address.fold)
     wanted = None if all_labels else address.labels
     content_hash = source.content_hash()
+    known = _known(full, cfg)
+    if known:
+        source = narrow(full, known)
     if record is not None:
         record = _follow(record, source, content_hash, where="the split of this run")
     elif cfg.split is not None:
         record = _from_file(cfg, source, content_hash, wanted=wanted, all_labels=all_labels)
     else:
-        validation = choose_validation(source, cfg.validation)
-        labeled = choose_labeled(source, wanted, fold=address.fold, validation=validation)
-        record = SplitRecord(tuple(labeled.tolist()), tuple(validation.tolist()), fold=address.fold)
+        record = _choose(source, cfg, wanted, address.fold)
+    record = _with_pool(record, full, known, cfg, keep_labeled=all_labels)
     # a name without folders: results travel, paths do not
     kind, colon, path = address.name.partition(":")
     name = kind + colon + PurePath(path).name
-    record = replace(record, data=record.data or name, content_hash=content_hash, sizes=source.sizes())
-    return _divide(source, record, cfg)
+    record = replace(record, data=record.data or name, content_hash=content_hash, sizes=full.sizes())
+    split = _divide(source, record, cfg)
+    if not known:
+        return split
+    return replace(split, notes=(*split.notes, *describe_pool(full, known, torch.tensor(record.pool))))
+
+
+def _known(source: Source, cfg: DataConfig) -> tuple[int, ...]:
+    """The classes known in an open-set study; none where it is not one."""
+    if cfg.out_of_class is None:
+        if cfg.known_classes is not None:
+            raise UserError("known_classes has a meaning with out_of_class only: set both or neither")
+        return ()
+    if source.fixed is not None:
+        raise UserError(f"{cfg.name} comes with its own uncurated pool: leave out_of_class unset")
+    return known_classes(source, cfg.known_classes)
+
+
+def _choose(source: Source, cfg: DataConfig, labels: int | None, fold: int) -> SplitRecord:
+    """The rows that the data set prescribes, or else those that the fold draws."""
+    if source.fixed is None:
+        validation = choose_validation(source, cfg.validation)
+        labeled = choose_labeled(source, labels, fold=fold, validation=validation)
+    else:
+        if cfg.validation or labels not in (None, len(source.fixed.labeled)):
+            raise UserError(
+                f"{cfg.name} comes with its own labeled and validation images: choose among its folds, and "
+                "leave labels and validation unset"
+            )
+        labeled, validation = source.fixed
+    return SplitRecord(tuple(labeled.tolist()), tuple(validation.tolist()), fold=fold)
+
+
+def _with_pool(
+    record: SplitRecord, full: Source, known: tuple[int, ...], cfg: DataConfig, *, keep_labeled: bool
+) -> SplitRecord:
+    """The record with the pool of an open-set study, drawn unless it has one."""
+    names = tuple(full.class_names[label] for label in known)
+    if record.pool:
+        if (record.out_of_class, record.known_classes) != (cfg.out_of_class, names):
+            raise UserError(
+                f"the split was made with out_of_class={record.out_of_class} and the known classes "
+                f"{','.join(record.known_classes)}: ask for the same, or draw a new split"
+            )
+        return record
+    if not known:
+        return record
+    assert cfg.out_of_class is not None
+    taken = record.validation if keep_labeled else record.validation + record.labeled
+    pool = choose_pool(
+        full, known, share=cfg.out_of_class, taken=torch.tensor(taken).long(), fold=record.fold
+    )
+    share = float(cfg.out_of_class)
+    return replace(record, out_of_class=share, known_classes=names, pool=tuple(pool.tolist()))
 
 
 def _from_file(
@@ -109,6 +164,8 @@ def _follow(record: SplitRecord, source: Source, content_hash: str, *, where: st
                     f"{where}: {kind} row {row} is an image without a label; remove it from the list"
                 )
             seen[row] = kind
+    if record.pool and not 0 <= record.pool[0] <= record.pool[-1] < len(labels):
+        raise UserError(f"{where}: a row of its pool is outside the {len(labels)} training images")
     if not record.labeled:
         raise UserError(f"{where} lists no labeled images; list at least one")
     return record
@@ -117,12 +174,13 @@ def _follow(record: SplitRecord, source: Source, content_hash: str, *, where: st
 def _divide(source: Source, record: SplitRecord, cfg: DataConfig) -> Split:
     """The parts that the record and the settings describe."""
     labeled, validation = (torch.tensor(rows).long() for rows in (record.labeled, record.validation))
-    duplicates, notes = _test_duplicates(source, keep=cfg.keep_test_duplicates)
-    in_pool = torch.ones(len(source.train), dtype=torch.bool)
-    in_pool[validation] = False
-    in_pool[duplicates] = False
-    if not cfg.include_labeled:
-        in_pool[labeled] = False
+    pool, notes = torch.tensor(record.pool), list(source.notes)
+    if not record.pool:
+        duplicates, told = _test_duplicates(source, keep=cfg.keep_test_duplicates)
+        out = [validation, duplicates] if cfg.include_labeled else [validation, duplicates, labeled]
+        in_pool = torch.ones(len(source.train), dtype=torch.bool)
+        in_pool[torch.cat(out)] = False
+        pool, notes = in_pool.nonzero().squeeze(1), notes + told
     imbalance = describe_imbalance(source.train.labels_of(labeled), source.num_classes)
 
     if cfg.image_size is not None:
@@ -130,7 +188,7 @@ def _divide(source: Source, record: SplitRecord, cfg: DataConfig) -> Split:
         source = replace(source, train=resize(source.train, cfg.image_size), tests=tests)
     return Split(
         labeled=source.train.subset(labeled),
-        unlabeled=source.train.subset(in_pool.nonzero().squeeze(1)),
+        unlabeled=source.train.subset(pool),
         validation=source.train.subset(validation) if len(validation) else None,
         tests=source.tests,
         num_classes=source.num_classes,

@@ -44,7 +44,7 @@ def test_images_whose_sides_matter_are_never_flipped(policy, view):
 
 
 def test_all_81_crops_of_a_small_image_are_equally_likely():
-    start = torch.stack([FlipCrop()._start(axis, 32) for axis in draw(FlipCrop())["crop"].double().unbind(1)])
+    start = torch.stack([FlipCrop().start(axis, 32) for axis in draw(FlipCrop())["crop"].double().unbind(1)])
     assert_even(start[0], -4, 4)
     assert_even(start[1], -4, 4)
     assert_even(start[0] * 9 + start[1], -40, 40)

@@ -7,6 +7,7 @@ from PIL import Image
 from pillow_reference import pictures
 
 from interlude.augment import normalize, sheet
+from interlude.augment.views import scaling
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
 
@@ -33,10 +34,18 @@ def test_normalizing_no_images_gives_none():
     assert normalize(torch.zeros(0, 3, 8, 8, dtype=torch.uint8), MEAN, STD).shape == (0, 3, 8, 8)
 
 
-def test_a_large_batch_is_normalized_to_its_last_image():
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_large_batch_is_normalized_to_its_last_image(channels_last):
     images = pictures(3, 96, 96)
-    last = normalize(images, MEAN, STD)[-1:]
-    assert torch.equal(last, normalize(images[-1:], MEAN, STD))
+    normal = normalize(images, MEAN, STD, channels_last=channels_last)
+    for row in (0, 6, 14):
+        assert torch.equal(normal[row : row + 1], normalize(images[row : row + 1], MEAN, STD))
+
+
+def test_normalizing_multiplies_once_and_adds_once():
+    images = pictures(3, 32, 32)
+    scale, offset = (numbers.view(3, 1, 1) for numbers in scaling(MEAN, STD))
+    assert torch.equal(normalize(images, MEAN, STD, channels_last=True), images.float() * scale + offset)
 
 
 def test_normalizing_leaves_the_bytes_alone():

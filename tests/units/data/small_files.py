@@ -1,5 +1,6 @@
 """Small files in the formats of the published data sets, so that the real readers run without a network."""
 
+import csv
 import gzip
 import pickle
 import tarfile
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from interlude.compat import prepare_torchvision
 
@@ -141,6 +143,127 @@ def stl10(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return data
 
 
+VIEWS = ("PLAX", "PSAX", "A4C", "A2C")
+COUNTS = {"train": (5, 2, 4, 3), "val": (2, 2, 2, 2), "test": (3, 2, 2, 2)}  # of each view, in every fold
+OTHER_VIEW = "A4CorA2CorOther"
+
+
+def frame(seed: int, height: int = 112, width: int = 112) -> np.ndarray:
+    """A grey picture of coarse squares, black and white among them."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (8, 8), dtype=np.uint8)
+    coarse[0, :2] = 0, 255
+    return np.kron(coarse, np.ones((-(-height // 8), -(-width // 8)), np.uint8))[:height, :width]
+
+
+def write_csv(path: Path, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+
+
+def tmed2(folder: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> dict[str, Any]:
+    """The PNG + CSV release: in each fold other images of one cohort; returns the folds and the pool."""
+    base = folder / "tmed2"
+    sources = (
+        "view_and_diagnosis_labeled_set/labeled",
+        "view_labeled_set/labeled",
+        "unlabeled_set/unlabeled",
+    )
+    for source in sources:
+        (base / source).mkdir(parents=True)
+    totals = [sum(counts) for counts in zip(*COUNTS.values(), strict=True)]
+    cohort = {}  # view -> its pictures as (source folder, file, pixels)
+    for label, view in enumerate([*VIEWS, OTHER_VIEW]):
+        cohort[view] = []
+        for number in range([*totals, 3][label]):
+            source, file, pixels = sources[number % 2], f"{label}s1_{number}.png", frame(100 * label + number)
+            Image.fromarray(pixels).save(base / source / file)
+            cohort[view].append((source, file, pixels))
+    pool = [frame(1000 + number) for number in range(UNLABELED)]
+    for number, pixels in enumerate(pool):
+        Image.fromarray(pixels).save(base / sources[2] / f"9{number:02}s1_0.png")
+    folds = [write_fold(base, cohort, fold) for fold in range(3)]
+    return {"folds": folds, "pool": np.stack(pool)}
+
+
+def write_fold(base: Path, cohort: dict[str, Any], fold: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The CSV file of a fold; returns pixels and labels of each part in the order of the file."""
+    parts: dict[str, list[Any]] = {part: [] for part in COUNTS}
+    rows = []
+    for label, view in enumerate(VIEWS):
+        order = np.roll(np.arange(len(cohort[view])), fold)
+        for part, counts in COUNTS.items():
+            chosen, order = order[: counts[label]], order[counts[label] :]
+            for source, file, pixels in (cohort[view][index] for index in chosen):
+                parts[part].append((pixels, label))
+                rows.append((file, source, view, "no_AS", part, part))
+    rows += [
+        (file, source, OTHER_VIEW, "Not_Provided", part, part)
+        for part, (source, file, _) in zip(COUNTS, cohort[OTHER_VIEW], strict=True)
+    ]
+    columns = ("query_key", "SourceFolder", "view_label", "diagnosis_label")
+    columns += ("view_classifier_split", "diagnosis_classifier_split")
+    write_csv(base / "DEV56" / f"TMED2_fold{fold}_labeledpart.csv", columns, rows)
+    return {
+        part: (np.stack([pixels for pixels, _ in rows]), np.array([label for _, label in rows]))
+        for part, rows in parts.items()
+    }
+
+
+def tmed2_arrays(folder: Path, data: dict[str, Any]) -> None:
+    """The prepared dictionaries of the same images, pickled as the benchmark's authors have them."""
+    names = {"train": "DEV56/train", "val": "DEV56/val", "test": "this_seed_shared_testset/test"}
+    files = {
+        f"data_seed{fold}/{names[part]}.npy": content
+        for fold, parts in enumerate(data["folds"])
+        for part, content in parts.items()
+    }
+    files["all_shared_unlabeledset/u_train.npy"] = (data["pool"], np.full(len(data["pool"]), -1))
+    for name, (pixels, labels) in files.items():
+        path = folder / "tmed2" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps({"images": np.stack([pixels] * 3, -1), "labels": labels}))
+
+
+def write_metaimage(path: Path, pixels: np.ndarray, *, spacing: str = "0.3 0.3 1", **changes: str) -> None:
+    """A header and its bytes; keyword arguments change lines of the header, None takes one away."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    depth = len(pixels) if pixels.ndim == 3 else 1
+    header = {
+        "ObjectType": "Image",
+        "NDims": "3",
+        "DimSize": f"{pixels.shape[-1]} {pixels.shape[-2]} {depth}",
+        "ElementSpacing": spacing,
+        "ElementType": "MET_UCHAR",
+        "ElementDataFile": path.with_suffix(".raw").name,
+    } | changes
+    lines = [f"{key} = {value}" for key, value in header.items() if value is not None]
+    path.write_text("\n".join(lines) + "\n")
+    path.with_suffix(".raw").write_bytes(pixels.tobytes())
+
+
+def camus(folder: Path) -> None:
+    """Two patients, each with both views, their masks and a sequence."""
+    for part, patient in (("training", "patient0001"), ("testing", "patient0001")):
+        place = folder / "camus" / part / patient
+        for view in ("2CH", "4CH"):
+            for what in ("ED", "ES", "ED_gt", "ES_gt", "sequence"):
+                write_metaimage(place / f"{patient}_{view}_{what}.mhd", frame(7, 80, 40), spacing="0.2 0.1 1")
+
+
+def unity(folder: Path) -> None:
+    """Five frames, one of them of a view that TMED-2 does not have."""
+    rows = []
+    for number, view in enumerate(("plax", "a4c", "a2c", "a3c", "PLAX")):
+        code = f"{number:02}" * 32
+        file = f"01-{code}-0000.png"
+        path = folder / "unity" / "png-cache" / "01" / code[:2] / code[2:4] / file
+        path.parent.mkdir(parents=True)
+        Image.fromarray(frame(number, 60, 80)).save(path)
+        rows.append((file, view))
+    write_csv(folder / "unity" / "view_index.csv", ("file", "view"), rows)
+
+
 WRITERS = {
     "mnist": mnist_like("MNIST"),
     "fashion-mnist": mnist_like("FashionMNIST"),
@@ -150,4 +273,5 @@ WRITERS = {
     ),
     "cifar100": cifar("CIFAR100", 100, "fine_labels", "fine_label_names", ["train"]),
     "stl10": stl10,
+    "tmed2": tmed2,
 }

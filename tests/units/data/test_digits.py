@@ -1,8 +1,11 @@
+import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from interlude.data.options import DataConfig
 from interlude.data.source import open_source
+from interlude.data.sources.digits import table
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +36,10 @@ def test_pixels_use_the_whole_range(digits):
 
 def test_the_data_never_change(digits):
     assert digits.content_hash() == "ddd80f86323d317404dfdf7350e56feb"
+
+
+def test_the_file_is_read_as_scikit_learn_reads_it():
+    bunch = load_digits()
+    values, labels = table()
+    np.testing.assert_array_equal(values.numpy(), bunch.images)
+    np.testing.assert_array_equal(labels.numpy(), bunch.target)

@@ -72,6 +72,12 @@ def test_unlabeled_copies_of_test_images_are_dropped(small, tmp_path):
     assert split.notes == ("dropped 3 unlabeled images that are byte-identical to test images",)
 
 
+def test_an_open_set_study_of_cifar10_knows_the_animals(small, tmp_path):
+    small("cifar10")
+    split = load(settings("cifar10", tmp_path, out_of_class=0.5), labels=6, fold=0)
+    assert split.class_names == tuple(f"class {label}" for label in (2, 3, 4, 5, 6, 7))
+
+
 @pytest.mark.parametrize("name", sorted(UNPACKED))
 @pytest.mark.parametrize("download", [True, False])
 def test_an_archive_is_unpacked_without_a_network(small, tmp_path, requests, name, download):

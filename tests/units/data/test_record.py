@@ -16,6 +16,22 @@ def test_a_record_survives_its_file(tmp_path):
     assert SplitRecord.from_json(tmp_path / "split.json") == RECORD
 
 
+def test_a_pool_survives_its_file(tmp_path):
+    record = replace(RECORD, out_of_class=0.5, known_classes=("cat", "dog"), pool=(0, 6, 8))
+    record.to_json(tmp_path / "split.json")
+    assert SplitRecord.from_json(tmp_path / "split.json") == record
+
+
+def test_an_ordinary_file_does_not_speak_of_a_pool(tmp_path):
+    RECORD.to_json(tmp_path / "split.json")
+    content = json.loads((tmp_path / "split.json").read_text())
+    assert not {"out_of_class", "known_classes", "pool"} & set(content)
+
+
+def test_the_split_hash_of_an_ordinary_split_does_not_change_between_versions():
+    assert RECORD.split_hash == "0a7388af3353266b8edaee246e8ecbcb"
+
+
 def test_a_file_can_be_read_by_people(tmp_path):
     RECORD.to_json(tmp_path / "split.json")
     lines = (tmp_path / "split.json").read_text().splitlines()
@@ -39,7 +55,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change", [{"labeled": (1, 5)}, {"validation": ()}, {"content_hash": "abd"}, {"sizes": {"train": 8}}]
+    "change",
+    [
+        {"labeled": (1, 5)},
+        {"validation": ()},
+        {"content_hash": "abd"},
+        {"sizes": {"train": 8}},
+        {"pool": (0, 6)},
+    ],
 )
 def test_the_split_hash_sees_data_and_division(change):
     assert replace(RECORD, **change).split_hash != RECORD.split_hash
@@ -61,6 +84,8 @@ def test_the_split_hash_is_the_same_under_another_name():
         ('{"labeled": [true]}', "'labeled' must be a list of row numbers"),
         ('{"labeled": 4}', "'labeled' must be a list of row numbers"),
         ('{"labeled": [1], "validation": null}', "'validation' must be a list of row numbers"),
+        ('{"labeled": [1], "pool": "all"}', "'pool' must be a list of row numbers"),
+        ('{"labeled": [1], "known_classes": "cat"}', "'known_classes' must be of type list"),
         ('{"labeled": [1], "content_hash": 7}', "'content_hash' must be of type str"),
     ],
 )

@@ -28,7 +28,7 @@ def make_source():
 def source(monkeypatch):
     """The source that `load` finds under any name."""
     made = make_source()
-    monkeypatch.setattr(module, "open_source", lambda cfg: made)
+    monkeypatch.setattr(module, "open_source", lambda cfg, fold: made)
     return made
 
 

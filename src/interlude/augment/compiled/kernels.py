@@ -1,0 +1,342 @@
+"""Compiled loops that take one image after the other from bytes to what a network reads.
+
+From crop to cutout an image stays in the processor's first cache as planes (C, (H + 2) * W): the pixels of
+each channel between two rows of zeros. A row can thus be read from any offset, and the pixel behind a plane
+is black. Indices are cast to unsigned numbers because numba lets signed ones count from the end, and the test
+for that keeps loops from being vectorised. This module is imported when numba is wanted, and never before.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Array = NDArray[Any]
+
+# Kinds of operations
+LEAVE, WARP, SHARPNESS, AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOR, POSTERIZE, SOLARIZE = range(10)
+FRACTION_BITS = 16  # of the numbers of a map
+
+Number = Any  # of numba's types
+at: Number = np.uint64
+byte: Number = np.uint8
+real: Number = np.float32
+RED, GREEN, BLUE = real(19595 / 65536), real(38470 / 65536), real(7471 / 65536)
+ZERO, HALF, FIVE, THIRTEEN, WHITE = real(0), real(0.5), real(5), real(13), real(255)
+
+
+def kernel(function: Function) -> Function:
+    """Compile to run without the interpreter's lock, every rounding as written."""
+    compiled: Function = numba.njit(function, nogil=True, error_model="numpy")
+    return compiled
+
+
+def kept(compiled: Function) -> Function:
+    """Keep the machine code for other processes: beside this file or, if need be, in the user's cache."""
+    with suppress(RuntimeError):  # where neither can be written
+        compiled.enable_caching()  # type: ignore[attr-defined]
+    return compiled
+
+
+class Numbers(NamedTuple):
+    """What becomes of the images under an augmentation and its draw; a row per image."""
+
+    crops: Array  # int64 (N, 3): where the cut begins, down and across; whether it is mirrored
+    reflect: bool  # at the edges, or black
+    kinds: Array  # int64 (N, count): the operations, one after the other
+    magnitudes: Array  # float64 (N, count)
+    maps: Array  # int32 (N, count, 6): of the warps, in 1/65536; zeros for other kinds
+    boxes: Array  # int64 (N, 4): top, left, bottom, right of what is painted, the last two outside
+    fill: Array  # uint8 (C,)
+    scale: Array  # float32 (C,): what bytes are multiplied by
+    offset: Array  # float32 (C,): and what is added then
+
+
+@kept
+@kernel
+def render(images: Array, width: int, numbers: Numbers, planes: Array, index: Array, views: Array) -> None:
+    """Write all views, float32 (N, H * W * C), of uint8 images (N, C, H * W).
+
+    `planes` (2, C, (H + 2) * W) are zeros to work in, `index` (count, H * W) is room for an index per slot.
+    """
+    kinds, maps = numbers.kinds, numbers.maps
+    view, spare = planes[0], planes[1]
+    for i in range(len(images)):
+        top, left, mirrored = numbers.crops[i]
+        lay_out(images[i], width, mirrored, spare)
+        cut(spare, view, width, top, left, numbers.reflect)
+        for slot in range(len(index)):
+            kind, fixed = kinds[i, slot], maps[i, slot]
+            if kind == WARP and keeps_rows(fixed):
+                shift(view, spare, width, fixed)
+            elif kind == WARP:
+                if i == 0 or not equal(fixed, maps[i - 1, slot]):
+                    trace(index[slot], width, fixed)
+                gather(view, spare, width, index[slot])
+            elif kind == SHARPNESS:
+                sharpen(view, spare, width, real(numbers.magnitudes[i, slot]))
+            elif kind != LEAVE:
+                recolor(view[:, width:-width], kind, numbers.magnitudes[i, slot])
+            if kind in (WARP, SHARPNESS):
+                view, spare = spare, view
+        paint(view, width, numbers.boxes[i], numbers.fill)
+        write(view, width, numbers.scale, numbers.offset, views[i])
+
+
+@kernel
+def lay_out(image: Array, width: int, mirrored: int, planes: Array) -> None:
+    """An image as planes, mirrored left and right or not."""
+    for c in range(len(image)):
+        if mirrored:
+            for start in range(0, image.shape[1], width):
+                for x in range(width):
+                    planes[c, at(width + start + x)] = image[c, at(start + width - 1 - x)]
+        else:
+            for p in range(image.shape[1]):
+                planes[c, at(width + p)] = image[c, p]
+
+
+@kernel
+def cut(source: Array, target: Array, width: int, top: int, left: int, reflect: bool) -> None:
+    """Begin at (top, left); what lies outside is reflected or black."""
+    height = source.shape[1] // width - 2
+    for y in range(height):
+        row = mirror(y + top, height) if reflect else y + top
+        move_row(source, row, left, target, y, width)
+        if reflect:
+            start, to = (row + 1) * width, (y + 1) * width
+            for c in range(len(source)):
+                for x in range(-left):
+                    target[c, at(to + x)] = source[c, at(start - left - x)]
+                for x in range(width - left, width):
+                    target[c, at(to + x)] = source[c, at(start + 2 * width - 2 - left - x)]
+
+
+@kernel
+def mirror(position: int, size: int) -> int:
+    """A position outside 0..size-1 mirrored at the first or the last pixel."""
+    return (size - 1) - abs(size - 1 - abs(position))
+
+
+@kernel
+def move_row(source: Array, row: int, column: int, target: Array, y: int, width: int) -> None:
+    """Row y from a row of the source, beginning at a column; black where there is none."""
+    if row < 0 or (row + 2) * width >= source.shape[1] or abs(column) >= width:
+        row, column = -1, 0
+    start, to = (row + 1) * width + column, (y + 1) * width
+    for c in range(len(source)):
+        for x in range(width):
+            target[c, at(to + x)] = source[c, at(start + x)]
+        for x in range(-column):
+            target[c, at(to + x)] = 0
+        for x in range(width - column, width):
+            target[c, at(to + x)] = 0
+
+
+@kernel
+def equal(fixed: Array, other: Array) -> bool:
+    """Whether two maps are the same."""
+    differences = 0
+    for number in range(len(fixed)):
+        differences += fixed[number] != other[number]
+    return differences == 0
+
+
+@kernel
+def keeps_rows(fixed: Array) -> bool:
+    """Whether a map moves every row as a whole."""
+    return bool(fixed[0] == 1 << FRACTION_BITS and fixed[3] == 0)
+
+
+@kernel
+def trace(index: Array, width: int, fixed: Array) -> None:
+    """Where on a plane a map finds each pixel; outside the image that is the pixel behind the plane."""
+    height = len(index) // width
+    for y in range(height):
+        for x in range(width):
+            column = (fixed[0] * x + fixed[1] * y + fixed[2]) >> FRACTION_BITS
+            row = (fixed[3] * x + fixed[4] * y + fixed[5]) >> FRACTION_BITS
+            inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+            index[at(y * width + x)] = width + (row * width + column if inside else height * width)
+
+
+@kernel
+def gather(source: Array, target: Array, width: int, index: Array) -> None:
+    """Each pixel from where the index says."""
+    for c in range(len(source)):
+        for p in range(len(index)):
+            target[c, at(width + p)] = source[c, at(index[p])]
+
+
+@kernel
+def shift(source: Array, target: Array, width: int, fixed: Array) -> None:
+    """Follow a map that moves every row as a whole."""
+    for y in range(source.shape[1] // width - 2):
+        row = (fixed[4] * y + fixed[5]) >> FRACTION_BITS
+        column = (fixed[1] * y + fixed[2]) >> FRACTION_BITS
+        move_row(source, row, column, target, y, width)
+
+
+@kernel
+def recolor(pixels: Array, kind: int, magnitude: float) -> None:
+    """Carry out an operation that looks at nothing but a pixel and figures of the whole image."""
+    if kind == BRIGHTNESS:
+        fade(pixels, ZERO, real(magnitude))
+    elif kind == CONTRAST:
+        fade(pixels, mean_grey(pixels), real(magnitude))
+    elif kind == COLOR:
+        bleach(pixels, real(magnitude))
+    elif kind == POSTERIZE:
+        keep_bits(pixels, min(max(int(magnitude), 1), 8))
+    elif kind == SOLARIZE:
+        invert_from(pixels, np.ceil(magnitude))
+    else:
+        table = np.empty(256, np.uint8)
+        for plane in pixels:
+            if kind == AUTOCONTRAST:
+                stretch(plane, table)
+            else:
+                spread(plane, table)
+            for p in range(len(plane)):
+                plane[p] = table[plane[p]]
+
+
+@kernel
+def stretch(plane: Array, table: Array) -> None:
+    """The table that stretches a plane to the full range; a constant one stays."""
+    low, high = byte(255), byte(0)
+    for value in plane:
+        low, high = min(low, value), max(high, value)
+    scale = 255.0 / (high - low) if high > low else 1.0
+    begin = -float(low) * scale if high > low else 0.0
+    for value in range(256):
+        table[value] = byte(min(max(value * scale + begin, 0.0), 255.0))
+
+
+@kernel
+def spread(plane: Array, table: Array) -> None:
+    """The table that spreads the values of a plane evenly; one with too little to spread stays."""
+    count = np.empty(256, np.int64)
+    for value in range(256):
+        count[value] = 0
+    for value in plane:
+        count[value] += 1
+    brightest = 255
+    while count[brightest] == 0:
+        brightest -= 1
+    step = (len(plane) - count[brightest]) // 255
+    below = 0
+    for value in range(256):
+        table[value] = min(int((step // 2 + below) / step), 255) if step > 0 else value
+        below += count[value]
+
+
+@kernel
+def blend(start: Number, end: Number, factor: Number) -> Number:
+    """Pillow's blend: float32, two roundings, then cut."""
+    return byte(min(max((end - start) * factor + start, ZERO), WHITE))
+
+
+@kernel
+def luma(red: Number, green: Number, blue: Number) -> Number:
+    """Pillow's grey. The sum is exact: a whole number of 1/65536 below 256."""
+    return np.floor(real(red) * RED + real(green) * GREEN + real(blue) * BLUE + HALF)
+
+
+@kernel
+def mean_grey(pixels: Array) -> Number:
+    """The mean of Pillow's grey, rounded."""
+    red, green, blue = pixels[0], pixels[len(pixels) // 2], pixels[-1]
+    total = 0
+    for p in range(len(red)):
+        total += int(luma(red[p], green[p], blue[p]))
+    return real(np.floor(total / len(red) + 0.5))
+
+
+@kernel
+def fade(pixels: Array, grey: Number, factor: Number) -> None:
+    """Blend every pixel with one grey."""
+    for c in range(len(pixels)):
+        for p in range(pixels.shape[1]):
+            pixels[c, p] = blend(grey, real(pixels[c, p]), factor)
+
+
+@kernel
+def bleach(pixels: Array, factor: Number) -> None:
+    """Blend every pixel with its own grey."""
+    red, green, blue = pixels[0], pixels[len(pixels) // 2], pixels[-1]
+    for p in range(len(red)):
+        grey = luma(red[p], green[p], blue[p])
+        red[p] = blend(grey, real(red[p]), factor)
+        green[p] = blend(grey, real(green[p]), factor)
+        blue[p] = blend(grey, real(blue[p]), factor)
+
+
+@kernel
+def keep_bits(pixels: Array, bits: int) -> None:
+    """Clear all bits of every value but the highest ones."""
+    kept = byte(255 >> (8 - bits) << (8 - bits))
+    for c in range(len(pixels)):
+        for p in range(pixels.shape[1]):
+            pixels[c, p] &= kept
+
+
+@kernel
+def invert_from(pixels: Array, first: float) -> None:
+    """Invert the values from the first on."""
+    for c in range(len(pixels)):
+        for p in range(pixels.shape[1]):
+            value = pixels[c, p]
+            pixels[c, p] = 255 - value if value >= real(first) else value
+
+
+@kernel
+def sharpen(source: Array, target: Array, width: int, factor: Number) -> None:
+    """Blend with a smoothed version, whose outermost pixels are the image's own."""
+    end = source.shape[1] - width
+    for c in range(len(source)):
+        for p in range(2 * width, end - width):
+            above, below, centre = p - width, p + width, real(source[c, at(p)])
+            total = (
+                real(source[c, at(above - 1)]) + real(source[c, at(above)]) + real(source[c, at(above + 1)])
+            )
+            total += real(source[c, at(p - 1)]) + FIVE * centre + real(source[c, at(p + 1)])
+            total += (
+                real(source[c, at(below - 1)]) + real(source[c, at(below)]) + real(source[c, at(below + 1)])
+            )
+            target[c, at(p)] = blend(np.floor(total / THIRTEEN + HALF), centre, factor)
+        for x in range(width):
+            target[c, at(width + x)] = source[c, at(width + x)]
+            target[c, at(end - width + x)] = source[c, at(end - width + x)]
+        for p in range(width, end, width):
+            target[c, at(p)] = source[c, at(p)]
+            target[c, at(p + width - 1)] = source[c, at(p + width - 1)]
+
+
+@kernel
+def paint(planes: Array, width: int, box: Array, fill: Array) -> None:
+    """A rectangle of one colour from (top, left) to (bottom, right), those two not included."""
+    top, left, bottom, right = box
+    for c in range(len(planes)):
+        for y in range(top, bottom):
+            start = width + y * width
+            for p in range(start + left, start + right):
+                planes[c, at(p)] = fill[c]
+
+
+@kernel
+def write(planes: Array, width: int, scale: Array, offset: Array, view: Array) -> None:
+    """The planes as pixels of floats, scaled and moved for the network."""
+    size = planes.shape[1] - 2 * width
+    if len(planes) == 1:
+        for p in range(size):
+            view[p] = real(planes[0, at(width + p)]) * scale[0] + offset[0]
+        return
+    for p in range(size):
+        view[at(3 * p)] = real(planes[0, at(width + p)]) * scale[0] + offset[0]
+        view[at(3 * p + 1)] = real(planes[1, at(width + p)]) * scale[1] + offset[1]
+        view[at(3 * p + 2)] = real(planes[2, at(width + p)]) * scale[2] + offset[2]
