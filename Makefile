@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types units format docs clean
+.PHONY: demo test test-slow lint types units format docs bench-speed clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -30,6 +30,9 @@ format: .venv/test
 docs: .venv/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+bench-speed: .venv/bench
+	$(BIN)/python benchmarks/speed/run.py
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -43,6 +46,10 @@ docs: .venv/docs
 
 .venv/docs: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) -e '.[docs]'
+	touch $@
+
+.venv/bench: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[bench]'
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""Makes the documentation pages that follow from the code: one for each method, and the list of decisions."""
+"""Makes the pages that follow from the code: one for each method, the table of speed, the decisions."""
 
 import shlex
 import sys
@@ -10,6 +10,7 @@ from interlude.method import Method, find_method, method_names
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import methods_learn  # noqa: E402
+from speed import table as speed_table  # noqa: E402
 
 
 def write_method_pages(folder: Path) -> None:
@@ -56,6 +57,14 @@ def write_decision_index(folder: Path) -> None:
     names = "\n".join(path.stem for path in sorted(folder.glob("[0-9]*.md")))
     intro = "# Decisions\n\nWhy central things are as they are, half a page each.\n"
     write(folder / "index.md", f"{intro}\n```{{toctree}}\n:maxdepth: 1\n\n{names}\n```\n")
+
+
+def write_speed_table(path: Path) -> None:
+    """The table of the speed benchmarks, and the machine that they ran on, from the committed results."""
+    results = speed_table.read()
+    machine = results.get("machine", {}).get("processor", "")
+    measured = f"Measured on: {machine}.\n" if machine else ""
+    write(path, f"{speed_table.render(results['rows'])}\n\n{measured}")
 
 
 def summary(method: type[Method]) -> str:

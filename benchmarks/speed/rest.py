@@ -1,0 +1,85 @@
+"""Everything that is not the network's forward and backward pass, as a share of a whole training step.
+
+A step is what `interlude.train` does from one step's end to the next: choosing images, augmentation, network,
+losses, optimiser, averaged weights, journal; CPU time of all threads. The network is the call of the
+classifier (with the fusion in it) and the backward pass from the logits to the last weight.
+"""
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import measure
+import ours
+
+from interlude.session import Session
+
+LOG_EVERY = 5  # ten times more often than by default, so that the share of the journal is in every run
+
+
+class NetworkTime:
+    """Adds up the CPU time that one thread spends in a network."""
+
+    def __init__(self, session: Session) -> None:
+        self.seconds = 0.0
+        model = session.run.method.model
+        model.register_forward_pre_hook(self.begin)
+        model.register_forward_hook(self.end_forward)
+        session.run.optimizer.torch.register_step_pre_hook(self.end)
+
+    def begin(self, *_: Any) -> None:
+        """The network starts to work."""
+        self.began = time.thread_time()
+
+    def end(self, *_: Any) -> None:
+        """It has done a part."""
+        self.seconds += time.thread_time() - self.began
+
+    def end_forward(self, model: Any, inputs: Any, logits: Any) -> None:
+        """The forward pass is done; the backward pass begins when the logits have their gradient."""
+        self.end()
+        if logits.requires_grad:
+            logits.register_hook(self.begin)
+
+
+def rows() -> list[dict[str, Any]]:
+    """The share with both networks."""
+    return [
+        row_of("rest-large", "wrn-28-2", batch=8, steps=10),
+        row_of("rest-cnn", "cnn", batch=64, steps=20),
+    ]
+
+
+def row_of(name: str, model: str, *, batch: int, steps: int) -> dict[str, Any]:
+    """Shares of single steps, the first two left out."""
+    seconds, network = step_times(model, batch=batch, steps=steps)
+    shares = [100 * (1 - inside / whole) for whole, inside in zip(seconds, network, strict=True)]
+    times = measure.milliseconds({"step": seconds, "network": network})
+    return measure.row(name, shares, conditions=f"1 thread, {model}, B {batch}, mu 7, {times}")
+
+
+def step_times(model: str, *, batch: int, steps: int) -> tuple[list[float], list[float]]:
+    """CPU seconds of each step, and of the network in it."""
+    marks: list[float] = []
+    inside: list[float] = []
+    meter: list[NetworkTime] = []
+
+    def after_step(session: Session) -> None:
+        if not meter:
+            meter.append(NetworkTime(session))
+        marks.append(time.process_time())
+        inside.append(meter[0].seconds)
+        if len(marks) == steps + 2:
+            raise ours.Enough
+
+    ours.train(after_step, method="interlude", model=model, batch=batch, mu=7, log_every=LOG_EVERY)
+    return differences(marks[1:]), differences(inside[1:])
+
+
+def differences(values: list[float]) -> list[float]:
+    """From each value to the next."""
+    return [after - before for before, after in pairwise(values)]
+
+
+if __name__ == "__main__":
+    measure.main(rows)
