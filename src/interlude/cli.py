@@ -57,6 +57,14 @@ def config(*tokens: Tokens) -> None:
     verbs.config(tokens)
 
 
+@verb
+def bench(*tokens: Tokens) -> None:
+    """Run whole experiments: suites of runs, their tables and plots."""
+    from interlude.bench import command
+
+    command.main(tokens)
+
+
 @app.command(name="list", help_flags=[], version_flags=[])
 def list_names(*tokens: Tokens) -> None:
     """List the methods, data sets, models, augmentation policies and recipes there are."""

@@ -1,0 +1,1 @@
+"""Whole experiments from one command: suites of runs, their results, tables and plots."""
