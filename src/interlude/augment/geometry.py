@@ -97,18 +97,18 @@ class FlipCrop:
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         height, width = images.shape[-2:]
         folded, numbers = fold(images, torch.column_stack((draw["crop"], draw["flip"])).double())
-        down, across, flip = numbers[:, :, None, None].unbind(1)
-        rows = _down(images) + self.start(down, height).to(images.device)
-        columns = _across(images) + self.start(across, width).to(images.device)
+        down, across = self.start(numbers[:, :2], height, width).to(images.device)[..., None, None].unbind(1)
+        rows, columns = _down(images) + down, _across(images) + across
         if self.reflect:
             rows, columns = _reflect(rows, height), _reflect(columns, width)
-        columns = torch.where(flip.to(images.device) > 0, width - 1 - columns, columns)
+        flip = numbers[:, 2, None, None].to(images.device) > 0
+        columns = torch.where(flip, width - 1 - columns, columns)
         read = _read if self.reflect else _read_or_black
         return read(folded, rows, columns).view(images.shape)
 
-    def start(self, position: Tensor, size: int) -> Tensor:
-        """The first pixel of the cut, from -pad to +pad, for a position on [0, 1)."""
-        pad = int(size * self.padding)
+    def start(self, position: Tensor, height: int, width: int) -> Tensor:
+        """The first pixel of the cut, from -pad to +pad, for positions (N, 2) on [0, 1): down, across."""
+        pad = torch.tensor((int(height * self.padding), int(width * self.padding)), dtype=torch.int32)
         return torch.floor(position * (2 * pad + 1)).int() - pad
 
 

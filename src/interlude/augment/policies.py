@@ -16,7 +16,10 @@ from interlude.options import Options, option
 class AugmentConfig(Options):
     """How images are augmented; an option left at None follows the policy."""
 
-    policy: str = option("natural", "kind of images: natural, usb, digits or grayscale-medical")
+    policy: str = option(
+        "natural",
+        "kind of images: natural, usb, digits, grayscale-medical, or gentle before a frozen network",
+    )
     flip: bool | None = option(None, "mirror left and right, or not (default: as the policy says)")
     operations: int | None = option(
         None, "random operations per strong view (default: as the policy says)", at_least=0
@@ -111,6 +114,22 @@ def usb() -> Policy:
         operations=RandAugment(count=3, probability=1.0, continuous=True),
         cutout=Cutout(0.0, 0.5, fill=(125, 123, 114), whole_pixels=False),
     )
+
+
+@policy("gentle")
+def gentle() -> Policy:
+    """Photographs before a frozen network: a crop and at most one mild operation, nothing painted over."""
+    operations = (
+        _within("Rotate", 3, 15),
+        _within("ShearX", 0.03, 0.15),
+        _within("ShearY", 0.03, 0.15),
+        OPERATIONS["AutoContrast"],
+        _within("Brightness", 0.6, 1.4),
+        _within("Contrast", 0.6, 1.4),
+        _within("Color", 0.3, 1.5),
+        _within("Sharpness", 0.3, 1.7),
+    )
+    return Policy(operations=RandAugment(operations, count=1, continuous=True), cutout=Cutout(0.0, 0.0))
 
 
 @policy("digits")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -82,10 +83,14 @@ class RandAugment:
 
     def magnitude(self, draw: Draw) -> Tensor:
         """What each level of a draw means for its operation: float64, of the shape of the levels."""
-        ranges = torch.tensor([operation[3:] for operation in self.operations], dtype=torch.float64)
-        low, high, signed = ranges[draw["operation"]].unbind(-1)
+        low, high, signed = self._ranges[draw["operation"]].unbind(-1)
         magnitude = low + draw["level"].double() * (high - low) / TOP_LEVEL
         return torch.where(signed > 0, magnitude * draw["sign"], magnitude)
+
+    @cached_property
+    def _ranges(self) -> Tensor:
+        """Low, high and whether signed, for each operation."""
+        return torch.tensor([operation[3:] for operation in self.operations], dtype=torch.float64)
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         return self.overwrite(images.clone(), draw)

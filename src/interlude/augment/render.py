@@ -21,16 +21,16 @@ WORTH_LOADING = (
 
 
 class Loops(Protocol):
-    """Compiled loops: the arguments of `render`; None for what they are not made for."""
+    """Compiled loops: `render` for batches whose images share rows of a draw; None for what they cannot."""
 
     def __call__(
         self,
-        images: Tensor,
+        batches: Sequence[Tensor],
         augmentation: Augmentation,
         draw: Draw,
         mean: Sequence[float],
         std: Sequence[float],
-    ) -> Tensor | None: ...
+    ) -> list[Tensor] | None: ...
 
 
 def render(
@@ -47,10 +47,10 @@ def render(
     `auto` begins with torch and, on a CPU with numba, goes over to compiled loops once they are worth their
     loading, for which it does not wait; `numba` waits. What the loops are not made for is left to torch.
     """
-    views = _by_loops(images, augmentation, draw, mean, std, backend=backend)
+    views = _by_loops([images], augmentation, draw, mean, std, backend=backend)
     if views is None:
         return normalize(augmentation.apply(images, draw), mean, std, channels_last=True)
-    return views
+    return views[0]
 
 
 def render_groups(
@@ -63,40 +63,34 @@ def render_groups(
     *,
     backend: Backend = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """`render` for groups, each an image of `x` and the next ones of `u`, that share a row of the draw.
-
-    All images go through the back end at once, for which it takes less time than for two kinds apart.
-    """
-    groups, mu = len(x), len(u) // len(x)
-    own, shared = torch.arange(groups), torch.arange(groups * mu) // mu
-    views = _by_loops(
-        torch.cat([x, u]), augmentation, take(draw, torch.cat([own, shared])), mean, std, backend=backend
-    )
+    """`render` for groups, each an image of `x` and the next ones of `u`, that share a row of the draw."""
+    views = _by_loops([x, u], augmentation, draw, mean, std, backend=backend)
     if views is not None:
-        return views[:groups], views[groups:]
+        return views[0], views[1]
+    groups, mu = len(x), len(u) // len(x)
     side_by_side = torch.cat([x[:, None], u.unflatten(0, (groups, mu))], dim=1).flatten(0, 1)
-    pixels = augmentation.apply(side_by_side, take(draw, own.repeat_interleave(1 + mu)))
+    pixels = augmentation.apply(side_by_side, take(draw, torch.arange(groups).repeat_interleave(1 + mu)))
     of_x, of_u = pixels.unflatten(0, (groups, 1 + mu)).split([1, mu], dim=1)
     return (
-        normalize(of_x.flatten(0, 1), mean, std, channels_last=True),
-        normalize(of_u.flatten(0, 1), mean, std, channels_last=True),
+        normalize(of_x, mean, std, channels_last=True).flatten(0, 1),
+        normalize(of_u, mean, std, channels_last=True).flatten(0, 1),
     )
 
 
 def _by_loops(
-    images: Tensor,
+    batches: Sequence[Tensor],
     augmentation: Augmentation,
     draw: Draw,
     mean: Sequence[float],
     std: Sequence[float],
     *,
     backend: Backend,
-) -> Tensor | None:
+) -> list[Tensor] | None:
     """The views by compiled loops; None where they are not wanted, not there or not made for it."""
-    if backend == "torch" or images.device.type != "cpu":
+    if backend == "torch" or batches[0].device.type != "cpu":
         return None
-    loops = loaded() if backend == "numba" else _arriving.loops(images)
-    return loops(images, augmentation, draw, mean, std) if loops else None
+    loops = loaded() if backend == "numba" else _arriving.loops(batches)
+    return loops(batches, augmentation, draw, mean, std) if loops else None
 
 
 def loaded() -> Loops:
@@ -115,9 +109,9 @@ class Arriving:
     def __init__(self) -> None:
         self.made = 0
 
-    def loops(self, images: Tensor) -> Loops | None:
+    def loops(self, batches: Sequence[Tensor]) -> Loops | None:
         """The loops if they are there; sends for them once enough has been made without."""
-        self.made += images.numel()
+        self.made += sum(images.numel() for images in batches)
         return _loading().result() if self.made > WORTH_LOADING and _loading().done() else None
 
 

@@ -12,21 +12,22 @@ VALUES_AT_ONCE = 2**17  # few enough to stay in a processor's cache from bytes t
 def normalize(
     images: Tensor, mean: Sequence[float], std: Sequence[float], *, channels_last: bool = False
 ) -> Tensor:
-    """`(images / 255 - mean) / std` in float32 for uint8 images (N, C, H, W), mean and std per channel."""
+    """`(images / 255 - mean) / std` in float32 for uint8 images (..., C, H, W), mean and std per channel."""
     scale, offset = (numbers.to(images.device) for numbers in scaling(mean, std))
-    count, channels, height, width = images.shape
+    *count, channels, height, width = images.shape
     if channels_last:
-        values = _empty(count, height, width, channels, device=images.device)
-        result = values.permute(0, 3, 1, 2)
+        values = _empty(*count, height, width, channels, device=images.device)
+        result = values.movedim(-1, -3)
         # Lines of numbers, as if all were one channel: torch is slow at a last axis of three.
-        values, scale, offset = values.flatten(2), scale.repeat(width), offset.repeat(width)
+        values, scale, offset = values.flatten(-2), scale.repeat(width), offset.repeat(width)
     else:
         result = values = _empty(*images.shape, device=images.device)
         scale, offset = scale[:, None, None], offset[:, None, None]
-    at_once = max(1, VALUES_AT_ONCE // images.shape[1:].numel()) if images.device.type == "cpu" else count
+    on_cpu = images.device.type == "cpu"
+    at_once = max(1, VALUES_AT_ONCE // images.shape[1:].numel()) if on_cpu else len(images)
     pieces = (torch.split(whole, at_once) for whole in (images, result, values))
     for source, target, numbers in zip(*pieces, strict=True):
-        for plane, pixels in zip(source.unbind(1), target.unbind(1), strict=True):
+        for plane, pixels in zip(source.unbind(-3), target.unbind(-3), strict=True):
             pixels.copy_(plane)
         numbers.mul_(scale).add_(offset)
     return result

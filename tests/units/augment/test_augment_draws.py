@@ -43,11 +43,28 @@ def test_images_whose_sides_matter_are_never_flipped(policy, view):
     assert not draw(build(AugmentConfig(policy))[view])["flip"].any()
 
 
+def test_half_of_the_gentle_strong_views_are_mere_crops_and_none_is_painted_over():
+    strong = build(AugmentConfig("gentle"))["strong"]
+    drawn = draw(strong)
+    assert abs(drawn["applied"].float().mean() - 0.5) < 0.02
+    assert drawn["applied"].shape[1] == 1
+    crop, _, cutout = strong.parts
+    images = torch.randint(256, (len(drawn["side"]), 3, 8, 8), dtype=torch.uint8)
+    assert torch.equal(cutout.apply(images, drawn), images)
+    mere = ~drawn["applied"][:, 0]
+    assert torch.equal(strong.apply(images, drawn)[mere], crop.apply(images, drawn)[mere])
+
+
 def test_all_81_crops_of_a_small_image_are_equally_likely():
-    start = torch.stack([FlipCrop().start(axis, 32) for axis in draw(FlipCrop())["crop"].double().unbind(1)])
-    assert_even(start[0], -4, 4)
-    assert_even(start[1], -4, 4)
-    assert_even(start[0] * 9 + start[1], -40, 40)
+    down, across = FlipCrop().start(draw(FlipCrop())["crop"].double(), 32, 32).unbind(1)
+    assert_even(down, -4, 4)
+    assert_even(across, -4, 4)
+    assert_even(down * 9 + across, -40, 40)
+
+
+def test_a_crop_may_begin_as_far_off_as_each_side_is_padded():
+    ends = torch.tensor([[0.0, 0.0], [0.999, 0.999]], dtype=torch.float64)
+    assert FlipCrop().start(ends, 16, 32).tolist() == [[-2, -4], [2, 4]]
 
 
 def test_levels_are_one_to_nine_equally_often():

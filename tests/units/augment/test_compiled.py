@@ -44,7 +44,8 @@ def by_torch(images, augmentation, draw):
 
 def by_loops(images, augmentation, draw):
     channels = images.shape[1]
-    return compiled.render(images, augmentation, draw, MEAN[:channels], STD[:channels])
+    views = compiled.render([images], augmentation, draw, MEAN[:channels], STD[:channels])
+    return views and views[0]
 
 
 def drawn(augmentation, n, seed=0, group=1):
@@ -87,6 +88,17 @@ def test_every_operation_in_either_slot_at_every_level_equals_torch(channels, si
     for first in (0, 7):
         images = pictures(channels, *size)[(first + torch.arange(len(operation))) % 15]
         assert_same_bits(by_loops(images, randaugment, draw), by_torch(images, randaugment, draw))
+
+
+@pytest.mark.parametrize("level", [0.25, -2.0, 12.0])
+def test_levels_that_are_not_on_the_list_equal_torch(level):
+    randaugment, images = RandAugment(), noise(28, 3, 9, 5)
+    draw = drawn(randaugment, 28) | {
+        "operation": (torch.arange(28) % 14)[:, None].expand(-1, 2),
+        "level": torch.tensor([3.0, level]).expand(28, 2),
+        "applied": torch.ones(28, 2, dtype=torch.bool),
+    }
+    assert_same_bits(by_loops(images, randaugment, draw), by_torch(images, randaugment, draw))
 
 
 @ON_SIZES

@@ -39,9 +39,9 @@ def compiler(monkeypatch):
     return future
 
 
-def loops(images, augmentation, draw, mean, std):
+def loops(batches, augmentation, draw, mean, std):
     """Loops whose work can be told from torch's."""
-    return torch.full_like(WANTED, 7)
+    return [torch.full_like(WANTED, 7)]
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch", "numba"])

@@ -12,23 +12,33 @@ from interlude.augment.draw import Augmentation, Draw, Identity
 
 
 def render(
-    images: Tensor, augmentation: Augmentation, draw: Draw, mean: Sequence[float], std: Sequence[float]
-) -> Tensor | None:
-    """What a network reads, float32 channels-last (N, C, H, W); None where the loops are not made for it."""
+    batches: Sequence[Tensor],
+    augmentation: Augmentation,
+    draw: Draw,
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> list[Tensor] | None:
+    """What a network reads of each batch, float32 channels-last (N, C, H, W); None if the loops cannot.
+
+    The first batch has one image for each row of the draw, any other as many neighbours for each as it has.
+    """
     parts = take_apart(augmentation)
-    count, channels, height, width = images.shape
-    fits = all(len(values) == count for values in draw.values())  # if not, torch says so
-    if parts is None or images.dtype != torch.uint8 or channels not in (1, 3) or not fits:
+    rows, channels, height, width = batches[0].shape
+    fits = all(len(values) == rows for values in draw.values())  # if not, torch says so
+    if parts is None or batches[0].dtype != torch.uint8 or channels not in (1, 3) or not fits:
         return None
-    numbers = numbers_of(parts, images, draw, mean, std)
+    numbers = numbers_of(parts, batches[0], draw, mean, std)
     planes = np.zeros((2, channels, (height + 2) * width), np.uint8)
     index = np.empty((numbers.kinds.shape[1], height * width), np.int32)
-    views = np.empty((count, height * width * channels), np.float32)
-    pixels = images.reshape(count, channels, height * width).contiguous().numpy()
-    kernels.render(pixels, width, numbers, planes, index, views)
-    return torch.from_numpy(views).view(count, height, width, channels).permute(0, 3, 1, 2)
+    results = []
+    for images in batches:
+        pixels = images.reshape(len(images), channels, height * width).contiguous().numpy()
+        views = np.empty((len(images), height * width * channels), np.float32)
+        kernels.render(pixels, len(images) // max(1, rows), width, numbers, planes, index, views)
+        results.append(torch.from_numpy(views).view(-1, height, width, channels).permute(0, 3, 1, 2))
+    return results
 
 
 def compile() -> None:
     """Compile the loops, or load what an earlier process compiled."""
-    render(torch.zeros(1, 1, 2, 2, dtype=torch.uint8), Identity(), {}, (0.0,), (1.0,))
+    render([torch.zeros(1, 1, 2, 2, dtype=torch.uint8)], Identity(), {}, (0.0,), (1.0,))

@@ -43,7 +43,7 @@ def kept(compiled: Function) -> Function:
 
 
 class Numbers(NamedTuple):
-    """What becomes of the images under an augmentation and its draw; a row per image."""
+    """What becomes of images under an augmentation and its draw; a row for each row of the draw."""
 
     crops: Array  # int64 (N, 3): where the cut begins, down and across; whether it is mirrored
     reflect: bool  # at the edges, or black
@@ -58,32 +58,34 @@ class Numbers(NamedTuple):
 
 @kept
 @kernel
-def render(images: Array, width: int, numbers: Numbers, planes: Array, index: Array, views: Array) -> None:
-    """Write all views, float32 (N, H * W * C), of uint8 images (N, C, H * W).
+def render(
+    images: Array, run: int, width: int, numbers: Numbers, planes: Array, index: Array, views: Array
+) -> None:
+    """Write all views, float32 (N, H * W * C), of uint8 images (N, C, H * W), `run` of them for each row.
 
     `planes` (2, C, (H + 2) * W) are zeros to work in, `index` (count, H * W) is room for an index per slot.
     """
-    kinds, maps = numbers.kinds, numbers.maps
     view, spare = planes[0], planes[1]
     for i in range(len(images)):
-        top, left, mirrored = numbers.crops[i]
+        row = i // run
+        top, left, mirrored = numbers.crops[row]
         lay_out(images[i], width, mirrored, spare)
         cut(spare, view, width, top, left, numbers.reflect)
         for slot in range(len(index)):
-            kind, fixed = kinds[i, slot], maps[i, slot]
-            if kind == WARP and keeps_rows(fixed):
-                shift(view, spare, width, fixed)
+            kind, fixed = numbers.kinds[row, slot], numbers.maps[row, slot]
+            if kind == WARP and translates(fixed):
+                cut(view, spare, width, fixed[5] >> FRACTION_BITS, fixed[2] >> FRACTION_BITS, False)
             elif kind == WARP:
-                if i == 0 or not equal(fixed, maps[i - 1, slot]):
+                if i == row * run:
                     trace(index[slot], width, fixed)
                 gather(view, spare, width, index[slot])
             elif kind == SHARPNESS:
-                sharpen(view, spare, width, real(numbers.magnitudes[i, slot]))
+                sharpen(view, spare, width, real(numbers.magnitudes[row, slot]))
             elif kind != LEAVE:
-                recolor(view[:, width:-width], kind, numbers.magnitudes[i, slot])
+                recolor(view[:, width:-width], kind, numbers.magnitudes[row, slot])
             if kind in (WARP, SHARPNESS):
                 view, spare = spare, view
-        paint(view, width, numbers.boxes[i], numbers.fill)
+        paint(view, width, numbers.boxes[row], numbers.fill)
         write(view, width, numbers.scale, numbers.offset, views[i])
 
 
@@ -103,17 +105,20 @@ def lay_out(image: Array, width: int, mirrored: int, planes: Array) -> None:
 @kernel
 def cut(source: Array, target: Array, width: int, top: int, left: int, reflect: bool) -> None:
     """Begin at (top, left); what lies outside is reflected or black."""
-    height = source.shape[1] // width - 2
-    for y in range(height):
-        row = mirror(y + top, height) if reflect else y + top
-        move_row(source, row, left, target, y, width)
-        if reflect:
-            start, to = (row + 1) * width, (y + 1) * width
-            for c in range(len(source)):
-                for x in range(-left):
-                    target[c, at(to + x)] = source[c, at(start - left - x)]
-                for x in range(width - left, width):
-                    target[c, at(to + x)] = source[c, at(start + 2 * width - 2 - left - x)]
+    size = source.shape[1] - 2 * width
+    height, shift = size // width, top * width + left
+    for c in range(len(source)):
+        # A plane as a whole, as if its lines were one; what came from another line is then put right.
+        for p in range(max(0, -shift), min(size, size - shift)):
+            target[c, at(width + p)] = source[c, at(width + p + shift)]
+        for y in range(height):
+            row = y + top
+            outside = row < 0 or row >= height
+            start, to = (mirror(row, height) + 1) * width, (y + 1) * width
+            for x in range(width if outside else min(-left, width)):
+                target[c, at(to + x)] = source[c, at(start + mirror(x + left, width))] if reflect else 0
+            for x in range(max(0, width - left), width):
+                target[c, at(to + x)] = source[c, at(start + mirror(x + left, width))] if reflect else 0
 
 
 @kernel
@@ -123,33 +128,10 @@ def mirror(position: int, size: int) -> int:
 
 
 @kernel
-def move_row(source: Array, row: int, column: int, target: Array, y: int, width: int) -> None:
-    """Row y from a row of the source, beginning at a column; black where there is none."""
-    if row < 0 or (row + 2) * width >= source.shape[1] or abs(column) >= width:
-        row, column = -1, 0
-    start, to = (row + 1) * width + column, (y + 1) * width
-    for c in range(len(source)):
-        for x in range(width):
-            target[c, at(to + x)] = source[c, at(start + x)]
-        for x in range(-column):
-            target[c, at(to + x)] = 0
-        for x in range(width - column, width):
-            target[c, at(to + x)] = 0
-
-
-@kernel
-def equal(fixed: Array, other: Array) -> bool:
-    """Whether two maps are the same."""
-    differences = 0
-    for number in range(len(fixed)):
-        differences += fixed[number] != other[number]
-    return differences == 0
-
-
-@kernel
-def keeps_rows(fixed: Array) -> bool:
-    """Whether a map moves every row as a whole."""
-    return bool(fixed[0] == 1 << FRACTION_BITS and fixed[3] == 0)
+def translates(fixed: Array) -> bool:
+    """Whether a map moves the image as a whole."""
+    one = 1 << FRACTION_BITS
+    return bool(fixed[0] == one and fixed[1] == 0 and fixed[3] == 0 and fixed[4] == one)
 
 
 @kernel
@@ -170,15 +152,6 @@ def gather(source: Array, target: Array, width: int, index: Array) -> None:
     for c in range(len(source)):
         for p in range(len(index)):
             target[c, at(width + p)] = source[c, at(index[p])]
-
-
-@kernel
-def shift(source: Array, target: Array, width: int, fixed: Array) -> None:
-    """Follow a map that moves every row as a whole."""
-    for y in range(source.shape[1] // width - 2):
-        row = (fixed[4] * y + fixed[5]) >> FRACTION_BITS
-        column = (fixed[1] * y + fixed[2]) >> FRACTION_BITS
-        move_row(source, row, column, target, y, width)
 
 
 @kernel

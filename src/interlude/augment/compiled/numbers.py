@@ -1,7 +1,7 @@
 """What the compiled loops need to know of an augmentation and its draw, worked out by its own formulas."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from interlude.augment.compiled import kernels
 from interlude.augment.cutout import Cutout
 from interlude.augment.draw import Augmentation, Chain, Draw, Identity
 from interlude.augment.geometry import FlipCrop
-from interlude.augment.randaugment import Operation, RandAugment, identity, replace
+from interlude.augment.randaugment import TOP_LEVEL, Operation, RandAugment, identity, replace
 from interlude.augment.views import scaling
 
 Array = NDArray[Any]
@@ -91,27 +91,43 @@ def _scaling(mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> 
 
 
 def _crops(crop: FlipCrop, draw: Draw, height: int, width: int) -> Array:
-    down, across = draw["crop"].double().unbind(1)
-    start = crop.start(down, height), crop.start(across, width)
-    return torch.stack((*start, draw["flip"]), dim=1).long().numpy()
+    start = crop.start(draw["crop"].double(), height, width)
+    return torch.column_stack((start, draw["flip"])).long().numpy()
 
 
 def _operations(augment: RandAugment, images: Tensor, draw: Draw) -> tuple[Array, Array, Array]:
     """Kinds, magnitudes and maps."""
-    kinds = np.array([*map(kind_of, augment.operations), kernels.LEAVE], np.int64)
-    chosen = np.where(draw["applied"].numpy(), draw["operation"].numpy(), len(augment.operations))
-    magnitudes = augment.magnitude(draw).contiguous().numpy()
+    operation, level, sign, applied = (
+        draw[name].numpy() for name in ("operation", "level", "sign", "applied")
+    )
+    whole = level.astype(np.int64)
+    if (whole == level).all() and whole.min(initial=0) >= 0 and whole.max(initial=0) <= TOP_LEVEL:
+        place = operation, whole, np.maximum(sign, 0)
+        kinds, magnitudes, maps = (numbers[place] for numbers in _catalogue(augment, *images.shape[-2:]))
+    else:
+        kinds, magnitudes, maps = _worked_out(augment, images, draw)
+    return np.where(applied, kinds, kernels.LEAVE), magnitudes, maps
+
+
+@lru_cache(maxsize=32)
+def _catalogue(augment: RandAugment, height: int, width: int) -> tuple[Array, Array, Array]:
+    """The numbers of each operation at each whole level with either sign, on images of one size."""
+    axes = (torch.arange(size) for size in (len(augment.operations), TOP_LEVEL + 1, 2))
+    operation, level, sign = torch.meshgrid(*axes, indexing="ij")
+    draw = {"operation": operation, "level": level.float(), "sign": 2 * sign - 1}
+    return _worked_out(augment, torch.empty(0, 1, height, width), draw)
+
+
+def _worked_out(augment: RandAugment, images: Tensor, draw: Draw) -> tuple[Array, Array, Array]:
+    """The numbers of operations as drawn, by their own formulas."""
+    chosen, magnitudes = draw["operation"].numpy(), augment.magnitude(draw).contiguous().numpy()
+    kinds = np.array([*map(kind_of, augment.operations)], np.int64)
     maps = np.zeros((*chosen.shape, 6), np.int32)
-    warps = np.flatnonzero(kinds == kernels.WARP)
-    places = [np.nonzero(chosen == number) for number in warps]
-    if places:
-        plans = (augment.operations[number].plan for number in warps)
-        exact = [
-            plan(images, torch.from_numpy(magnitudes[own])) for plan, own in zip(plans, places, strict=True)
-        ]
-        rows, slots = np.concatenate(places, axis=1)
-        maps[rows, slots] = geometry.fixed_point(torch.cat(exact)).flatten(1).numpy()
-    return np.ascontiguousarray(kinds[chosen]), magnitudes, maps
+    for number in np.flatnonzero(kinds == kernels.WARP):
+        own = chosen == number
+        exact = augment.operations[number].plan(images, torch.from_numpy(magnitudes[own]))
+        maps[own] = geometry.fixed_point(exact).flatten(1).numpy()
+    return kinds[chosen], magnitudes, maps
 
 
 def _no_operations(n: int) -> tuple[Array, Array, Array]:
