@@ -2,7 +2,9 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from rich.console import Console
@@ -10,18 +12,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 console = Console(stderr=True, highlight=False)
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silence(quiet: bool) -> Iterator[None]:
+    """Inside, where `quiet`, no bar and no note is shown, whoever makes it."""
+    before = _silent.set(quiet or _silent.get())
+    try:
+        yield
+    finally:
+        _silent.reset(before)
 
 
 class Progress:
     """Shows one run's progress; silent where `quiet`."""
 
-    def __init__(self, title: str, total: int, *, quiet: bool = False) -> None:
-        self.title, self.total, self.quiet = title, total, quiet
+    def __init__(self, title: str, total: int, *, unit: str = "step", quiet: bool = False) -> None:
+        self.title, self.total, self.unit, self.quiet = title, total, unit, quiet or _silent.get()
         self.values: dict[str, float] = {}
         self.began: tuple[float, int] | None = None
         self.next_line = 0.0
         self.bar: Bar | None = None
-        if console.is_terminal and not quiet:
+        if console.is_terminal and not self.quiet:
             self.bar = Bar(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(bar_width=24),
@@ -55,7 +68,7 @@ class Progress:
             left = self.seconds_left(step)
             ending = f", {left:.0f} s left" if left is not None else ""
             print(
-                f"{self.title}: step {step}/{self.total}, {describe(self.values)}{ending}",
+                f"{self.title}: {self.unit} {step}/{self.total}, {describe(self.values)}{ending}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -75,4 +88,5 @@ def describe(values: Mapping[str, float]) -> str:
 
 def note(message: str) -> None:
     """One line to the person, on standard error, whatever bar is on screen."""
-    console.print(message, markup=False, soft_wrap=True)
+    if not _silent.get():
+        console.print(message, markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ import torch
 from interlude.data import DataConfig, SplitRecord, dataset_names, describe, load
 
 sys.path.append(str(Path(__file__).parents[1] / "units" / "data"))
-small_files = importlib.import_module("small_files")
+small_files, image_files = map(importlib.import_module, ("small_files", "image_files"))
 
 
 DIVIDED = {"tmed2"}  # data sets that come with their own labeled and validation images
@@ -27,6 +27,10 @@ def cfg(request, tmp_path, monkeypatch):
     if name == "npz":
         np.savez(root / "small.npz", **small_files.arrays((8, 8, 3), num_classes=4))
         name = f"npz:{root / 'small.npz'}"
+    elif name == "folder":
+        image_files.class_folders(root / "small", per_class=6, names=("ant", "bee", "cat", "dog"))
+        monkeypatch.setenv("INTERLUDE_CACHE", str(tmp_path / "cache"))
+        name = f"folder:{root / 'small'}"
     elif name != "digits":
         small_files.write_small(name, root, monkeypatch)
     share = 0 if name in DIVIDED else 0.2

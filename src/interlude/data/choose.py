@@ -4,13 +4,17 @@ import torch
 from torch import Tensor
 
 from interlude import rng
+from interlude.data.groups import draw_groups, relatives
 from interlude.data.images import UNKNOWN, Images
 from interlude.data.source import Source
 from interlude.errors import UserError
 
 
 def choose_validation(source: Source, wanted: float) -> Tensor:
-    """Sorted rows set aside, as many of each class as its share of the labels; the same for every fold."""
+    """Sorted rows set aside, as many of each class as its share of the labels; the same for every fold.
+
+    Where images come in groups, whole groups are set aside, and the numbers are met as nearly as they allow.
+    """
     labels = source.train.labels_of()
     num_labeled = int((labels != UNKNOWN).sum())
     number = round(wanted * num_labeled) if wanted < 1 else int(wanted)
@@ -22,6 +26,11 @@ def choose_validation(source: Source, wanted: float) -> Tensor:
         )
     by_class = _rows_by_class(source.train, torch.ones(len(labels), dtype=torch.bool), source.num_classes)
     counts = _proportional([len(rows) for rows in by_class], number)
+    if source.groups is not None:
+        chosen = draw_groups(source.groups, labels, counts)
+        if wanted and not len(chosen):
+            raise UserError(f"validation={wanted:g} is less than the smallest group: ask for more")
+        return chosen
     return _draw(by_class, counts, seed=0, purpose="validation")
 
 
@@ -32,6 +41,7 @@ def choose_labeled(source: Source, labels: int | None, *, fold: int, validation:
     """
     free = torch.ones(len(source.train), dtype=torch.bool)
     free[validation] = False
+    free[relatives(source.groups, validation)] = False
     by_class = _rows_by_class(source.train, free, source.num_classes)
     if labels is None:
         return torch.cat(by_class).sort().values
@@ -43,6 +53,26 @@ def choose_labeled(source: Source, labels: int | None, *, fold: int, validation:
                 f"{labels} labels need {count} of class {name!r}, which has {len(rows)}: ask for fewer"
             )
     return _draw(by_class, counts, seed=fold, purpose="labels")
+
+
+def choose_some(pool: Tensor, number: int, *, always: Tensor, total: int) -> Tensor:
+    """Sorted rows, `number` of those in the pool, `always` among them, where there are `total` images.
+
+    The others are the first of one random order, the same for every fold: what was once computed for them
+    serves all folds.
+    """
+    if number > len(pool):
+        raise UserError(
+            f"pool={number} is more than the {len(pool)} unlabeled images there are: ask for fewer"
+        )
+    if number < len(always):
+        raise UserError(
+            f"pool={number} has no room for the {len(always)} labeled images, which are in the pool too: ask "
+            "for more, or set include_labeled to false"
+        )
+    order = torch.randperm(total, generator=rng.generator(0, "some of the pool"))
+    others = order[torch.isin(order, pool) & ~torch.isin(order, always)]
+    return torch.cat([always, others[: number - len(always)]]).sort().values
 
 
 def describe_imbalance(labels: Tensor, num_classes: int) -> str:

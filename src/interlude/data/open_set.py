@@ -46,7 +46,7 @@ def narrow(source: Source, known: tuple[int, ...]) -> Source:
     new_label[list(known)] = torch.arange(len(known))
 
     def relabel(images: Images) -> Images:
-        return Images(images.pixels, new_label[images.labels], images.rows)
+        return replace(images, labels=new_label[images.labels])
 
     tests = {name: relabel(images) for name, images in source.tests.items()}
     seen = {name: (images.labels_of() != UNKNOWN).nonzero().squeeze(1) for name, images in tests.items()}

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from interlude.data.decode import Fit
 from interlude.options import Options, option
 
 
@@ -11,7 +12,7 @@ class DataConfig(Options):
 
     name: str = option(
         "digits",
-        "data set: a name from `interlude list data`, npz:FILE, or an address such as cifar10@40/fold1",
+        "data set: a name from `interlude list data`, folder:PATH, npz:FILE, or an address: cifar10@40/fold1",
     )
     validation: float = option(
         0.0,
@@ -21,6 +22,12 @@ class DataConfig(Options):
     )
     include_labeled: bool = option(
         True, "keep the labeled images in the unlabeled pool as well (the convention of FixMatch and USB)"
+    )
+    pool: int | None = option(
+        None,
+        "bound the unlabeled pool to this many images, drawn once for all folds; the labeled ones count "
+        "among them if they are included (default: all there are)",
+        at_least=1,
     )
     keep_test_duplicates: bool = option(
         False, "keep unlabeled images that are byte-identical to test images (STL-10 has about 7,500)"
@@ -45,3 +52,20 @@ class DataConfig(Options):
         False, "read data sets that come as pickle files; reading one runs whatever code it holds"
     )
     image_size: int | None = option(None, "scale images to this many pixels a side", at_least=1)
+    labels_file: str | None = option(
+        None, "with a folder, the table of its labels: CSV with the columns file_name and label"
+    )
+    group: str | None = option(
+        None,
+        "with a folder, the column of the table that says which images belong together, as patient_id; "
+        "default group or patient_id, where there is such a column",
+    )
+    fit: Fit = option(
+        "crop",
+        "with a folder, how an image becomes square: crop to its centre, pad with black, or squash",
+    )
+    store: bool = option(
+        True,
+        "with a folder, decode all images once into $INTERLUDE_CACHE (default ~/.cache/interlude); without, "
+        "they are decoded at every step",
+    )

@@ -33,9 +33,9 @@ class SplitRecord:
     fold: int = 0
     content_hash: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
-    out_of_class: float | None = None  # this and what follows only where some classes are not known
+    out_of_class: float | None = None  # this and the next only where some classes are not known
     known_classes: tuple[str, ...] = ()
-    pool: tuple[int, ...] = ()
+    pool: tuple[int, ...] = ()  # only where not all other rows are in it
 
     @property
     def labels(self) -> int:
@@ -55,7 +55,9 @@ class SplitRecord:
         content = asdict(self)
         rows = {name: content.pop(name) for name in ROWS}
         if not self.pool:
-            del content["out_of_class"], content["known_classes"], rows["pool"]
+            del rows["pool"]
+        if self.out_of_class is None:
+            del content["out_of_class"], content["known_classes"]
         content = {"labels": self.labels, **content, "split_hash": self.split_hash, **rows}
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")

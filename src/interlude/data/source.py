@@ -3,8 +3,9 @@
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -36,6 +37,10 @@ class Source:
     fixed: FixedRows | None = None
     known_classes: tuple[int, ...] | None = None  # those an open-set study labels, where there is a custom
     notes: tuple[str, ...] = ()  # sentences a user should read
+    validation: Tensor | None = None  # training rows that the data set itself sets aside for validation
+    groups: Tensor | None = (
+        None  # of each training row, the number of what it belongs to; -1: it stands alone
+    )
 
     def content_hash(self) -> str:
         """A fingerprint of all training and test images and labels."""
@@ -101,12 +106,17 @@ def describe(name: str) -> str:
 def open_source(cfg: DataConfig, fold: int = 0) -> Source:
     """Read the data set called `cfg.name`; what follows a colon in the name is the reader's business.
 
+    The path of a folder is short for `folder:PATH`.
     The fold matters to a data set that comes with its own division.
     """
     kind = cfg.name.partition(":")[0]
+    if kind not in _all_entries() and Path(cfg.name).expanduser().is_dir():
+        kind, cfg = "folder", replace(cfg, name=f"folder:{cfg.name}")
     if kind not in _all_entries():
         if cfg.name.endswith(".npz"):
             raise UserError(f"unknown data set {cfg.name!r}; did you mean 'npz:{cfg.name}'?")
+        if "/" in cfg.name and ":" not in cfg.name:
+            raise UserError(f"there is no folder {cfg.name}, nor a data set of this name")
         raise unknown("data set", kind, _all_entries())
     return _all_entries()[kind].read(cfg, fold)
 

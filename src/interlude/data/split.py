@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from interlude.data.address import parse_address
-from interlude.data.choose import choose_labeled, choose_validation, describe_imbalance
+from interlude.data.choose import choose_labeled, choose_some, choose_validation, describe_imbalance
+from interlude.data.groups import relatives
 from interlude.data.images import UNKNOWN, Images
 from interlude.data.open_set import choose_pool, describe_pool, known_classes, narrow
 from interlude.data.options import DataConfig
@@ -15,6 +17,13 @@ from interlude.data.record import SplitRecord
 from interlude.data.resize import resize
 from interlude.data.source import Source, open_source
 from interlude.errors import UserError
+
+
+class Groups(NamedTuple):
+    """Of each image, the number of what it belongs to, int64; -1: it stands alone."""
+
+    labeled: Tensor
+    unlabeled: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +41,7 @@ class Split:
     std: tuple[float, ...]
     record: SplitRecord
     notes: tuple[str, ...] = ()  # sentences a user should read
+    groups: Groups | None = None  # what the images belong to, as patients, where known
 
 
 def load(
@@ -60,9 +70,11 @@ def load(
     else:
         record = _choose(source, cfg, wanted, address.fold)
     record = _with_pool(record, full, known, cfg, keep_labeled=all_labels)
+    if cfg.pool is not None:
+        record = _bounded(record, source, cfg, all_labels=all_labels)
     # a name without folders: results travel, paths do not
     kind, colon, path = address.name.partition(":")
-    name = kind + colon + PurePath(path).name
+    name = kind + colon + PurePath(path).name if colon else PurePath(kind).name
     record = replace(record, data=record.data or name, content_hash=content_hash, sizes=full.sizes())
     split = _divide(source, record, cfg)
     if not known:
@@ -76,6 +88,8 @@ def _known(source: Source, cfg: DataConfig) -> tuple[int, ...]:
         if cfg.known_classes is not None:
             raise UserError("known_classes has a meaning with out_of_class only: set both or neither")
         return ()
+    if cfg.pool is not None:
+        raise UserError("out_of_class decides how large the pool is: leave pool unset")
     if source.fixed is not None:
         raise UserError(f"{cfg.name} comes with its own uncurated pool: leave out_of_class unset")
     return known_classes(source, cfg.known_classes)
@@ -84,7 +98,7 @@ def _known(source: Source, cfg: DataConfig) -> tuple[int, ...]:
 def _choose(source: Source, cfg: DataConfig, labels: int | None, fold: int) -> SplitRecord:
     """The rows that the data set prescribes, or else those that the fold draws."""
     if source.fixed is None:
-        validation = choose_validation(source, cfg.validation)
+        validation = _validation(source, cfg)
         labeled = choose_labeled(source, labels, fold=fold, validation=validation)
     else:
         if cfg.validation or labels not in (None, len(source.fixed.labeled)):
@@ -94,6 +108,15 @@ def _choose(source: Source, cfg: DataConfig, labels: int | None, fold: int) -> S
             )
         labeled, validation = source.fixed
     return SplitRecord(tuple(labeled.tolist()), tuple(validation.tolist()), fold=fold)
+
+
+def _validation(source: Source, cfg: DataConfig) -> Tensor:
+    """The rows that the data set sets aside for validation, or else those drawn."""
+    if source.validation is None:
+        return choose_validation(source, cfg.validation)
+    if cfg.validation:
+        raise UserError(f"{cfg.name} comes with its own validation images: leave validation unset")
+    return source.validation[source.train.labels_of(source.validation) != UNKNOWN]
 
 
 def _with_pool(
@@ -111,12 +134,27 @@ def _with_pool(
     if not known:
         return record
     assert cfg.out_of_class is not None
-    taken = record.validation if keep_labeled else record.validation + record.labeled
-    pool = choose_pool(
-        full, known, share=cfg.out_of_class, taken=torch.tensor(taken).long(), fold=record.fold
-    )
+    taken = torch.tensor(record.validation if keep_labeled else record.validation + record.labeled).long()
+    taken = torch.cat([taken, relatives(full.groups, torch.tensor(record.validation).long())])
+    pool = choose_pool(full, known, share=cfg.out_of_class, taken=taken, fold=record.fold)
     share = float(cfg.out_of_class)
     return replace(record, out_of_class=share, known_classes=names, pool=tuple(pool.tolist()))
+
+
+def _bounded(record: SplitRecord, source: Source, cfg: DataConfig, *, all_labels: bool) -> SplitRecord:
+    """The record with a pool of the size asked for, drawn unless it has one."""
+    assert cfg.pool is not None
+    if record.pool:
+        if len(record.pool) != cfg.pool:
+            raise UserError(
+                f"the split has a pool of {len(record.pool)} images, not of {cfg.pool}: ask for the same, or "
+                "draw a new split"
+            )
+        return record
+    pool, _ = _whole_pool(source, record, cfg)
+    always = torch.tensor(record.labeled if cfg.include_labeled and not all_labels else ()).long()
+    chosen = choose_some(pool, cfg.pool, always=always, total=len(source.train))
+    return replace(record, pool=tuple(chosen.tolist()))
 
 
 def _from_file(
@@ -164,6 +202,9 @@ def _follow(record: SplitRecord, source: Source, content_hash: str, *, where: st
                     f"{where}: {kind} row {row} is an image without a label; remove it from the list"
                 )
             seen[row] = kind
+    labeled, validation = (torch.tensor(rows).long() for rows in (record.labeled, record.validation))
+    if torch.isin(labeled, relatives(source.groups, validation)).any():
+        raise UserError(f"{where}: labeled and validation rows share a group; keep each group on one side")
     if record.pool and not 0 <= record.pool[0] <= record.pool[-1] < len(labels):
         raise UserError(f"{where}: a row of its pool is outside the {len(labels)} training images")
     if not record.labeled:
@@ -174,13 +215,9 @@ def _follow(record: SplitRecord, source: Source, content_hash: str, *, where: st
 def _divide(source: Source, record: SplitRecord, cfg: DataConfig) -> Split:
     """The parts that the record and the settings describe."""
     labeled, validation = (torch.tensor(rows).long() for rows in (record.labeled, record.validation))
-    pool, notes = torch.tensor(record.pool), list(source.notes)
+    pool, told = torch.tensor(record.pool), list[str]()
     if not record.pool:
-        duplicates, told = _test_duplicates(source, keep=cfg.keep_test_duplicates)
-        out = [validation, duplicates] if cfg.include_labeled else [validation, duplicates, labeled]
-        in_pool = torch.ones(len(source.train), dtype=torch.bool)
-        in_pool[torch.cat(out)] = False
-        pool, notes = in_pool.nonzero().squeeze(1), notes + told
+        pool, told = _whole_pool(source, record, cfg)
     imbalance = describe_imbalance(source.train.labels_of(labeled), source.num_classes)
 
     if cfg.image_size is not None:
@@ -197,8 +234,23 @@ def _divide(source: Source, record: SplitRecord, cfg: DataConfig) -> Split:
         mean=source.mean,
         std=source.std,
         record=record,
-        notes=tuple(filter(None, [imbalance, *notes])),
+        notes=tuple(filter(None, [imbalance, *source.notes, *told])),
+        groups=None if source.groups is None else Groups(source.groups[labeled], source.groups[pool]),
     )
+
+
+def _whole_pool(source: Source, record: SplitRecord, cfg: DataConfig) -> tuple[Tensor, list[str]]:
+    """All rows that may be in the pool, and what to tell about those that may not."""
+    duplicates, told = _test_duplicates(source, keep=cfg.keep_test_duplicates)
+    in_pool = torch.ones(len(source.train), dtype=torch.bool)
+    in_pool[duplicates] = False
+    for rows in (record.validation, () if cfg.include_labeled else record.labeled):
+        in_pool[torch.tensor(rows).long()] = False
+    related = relatives(source.groups, torch.tensor(record.validation).long())
+    if number := int(in_pool[related].sum()):
+        in_pool[related] = False
+        told.append(f"{number:,} images of groups that are in validation are left out of the pool")
+    return in_pool.nonzero().squeeze(1), told
 
 
 def _test_duplicates(source: Source, *, keep: bool) -> tuple[Tensor, list[str]]:

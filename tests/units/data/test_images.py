@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from interlude.data.images import Images
+from interlude.data.names import Names
 from interlude.data.source import channel_statistics
 
 
@@ -97,3 +98,33 @@ def test_a_constant_channel_has_a_deviation_to_divide_by():
     )
     assert mean == pytest.approx((0.2,))
     assert std[0] > 0
+
+
+def test_digests_stand_for_pixels_in_all_fingerprints(images):
+    digests = torch.arange(20 * 16, dtype=torch.uint8).reshape(20, 16)
+    known = replace(images, digests=digests)
+    assert known.content_hash() == replace(known, pixels=images.pixels + 1).content_hash()
+    assert known.subset(torch.tensor([3])).image_hashes() == [bytes(digests[3].tolist())]
+    other = digests.clone()
+    other[4, 2] ^= 1
+    assert known.content_hash() != replace(known, digests=other).content_hash()
+    rows = torch.tensor([3, 5])
+    assert known.subset(rows).content_hash() == replace(known, digests=other).subset(rows).content_hash()
+
+
+def test_an_image_has_the_name_of_its_file_or_its_number(images):
+    rows = torch.tensor([5, 2])
+    assert images.subset(rows).names_of() == ["5", "2"]
+    named = replace(images, names=Names(f"{number}.png" for number in range(20)))
+    assert named.subset(rows).names_of() == ["5.png", "2.png"]
+    assert named.names_of()[19] == "19.png"
+
+
+def test_names_in_little_memory_are_those_of_a_list():
+    listed = ["", "a.png", "caf\u00e9/\U0001f431.png", "new\nline", "\udcff\udcfe"]
+    names = Names(listed)
+    assert [names[number] for number in range(len(names))] == listed
+    assert list(names) == listed
+    assert len(Names([])) == 0
+    with pytest.raises(IndexError):
+        names[-1]

@@ -174,3 +174,71 @@ def test_a_split_file_without_validation_is_refused_where_some_is_asked(tmp_path
 def test_a_validation_that_is_no_number_of_images_is_refused(value):
     with pytest.raises(UserError, match="validation must be >= 0"):
         DataConfig(validation=value)
+
+
+def pools(number, *, labels=6, folds=range(3), **options):
+    return [load(DataConfig(pool=number, **options), labels=labels, fold=fold) for fold in folds]
+
+
+def test_a_bounded_pool_has_that_size_and_holds_the_labeled_images():
+    for split in pools(30):
+        assert len(split.unlabeled) == 30
+        assert rows(split.labeled) <= rows(split.unlabeled)
+        assert not rows(split.unlabeled) & {62, 63}, "test images came in"
+
+
+def test_a_bounded_pool_without_labeled_images_has_that_size_too():
+    for split in pools(30, include_labeled=False):
+        assert len(split.unlabeled) == 30
+        assert not rows(split.labeled) & rows(split.unlabeled)
+
+
+def test_a_bounded_pool_is_nearly_the_same_in_every_fold():
+    first, *others = (rows(split.unlabeled) for split in pools(30))
+    assert all(len(first - other) <= 6 for other in others)
+
+
+def test_a_bounded_pool_is_drawn_at_random():
+    (split,) = pools(30, folds=[0])
+    assert rows(split.unlabeled) != set(range(30)) | rows(split.labeled)
+    assert max(rows(split.unlabeled)) > 40
+
+
+def test_a_smaller_pool_is_part_of_a_larger_one():
+    (small,), (large,) = pools(20, folds=[0]), pools(40, folds=[0])
+    assert rows(small.unlabeled) < rows(large.unlabeled)
+
+
+def test_a_bounded_pool_is_in_the_record_and_is_followed(tmp_path):
+    (split,) = pools(30, folds=[1])
+    split.record.to_json(tmp_path / "split.json")
+    record = SplitRecord.from_json(tmp_path / "split.json")
+    again = load(DataConfig(pool=30), labels=6, fold=1, record=record)
+    assert rows(again.unlabeled) == rows(split.unlabeled)
+    assert again.record.split_hash == split.record.split_hash
+    assert split.record.split_hash != load(DataConfig(), labels=6, fold=1).record.split_hash
+
+
+def test_a_split_file_with_another_pool_is_refused(tmp_path):
+    (split,) = pools(30, folds=[1])
+    split.record.to_json(tmp_path / "split.json")
+    with pytest.raises(UserError, match="has a pool of 30 images, not of 20"):
+        load(DataConfig(pool=20, split=str(tmp_path / "split.json")), labels=6, fold=1)
+
+
+def test_the_upper_bound_may_have_more_labels_than_the_pool_has_images():
+    split = load(DataConfig(pool=10), labels=6, fold=0, all_labels=True)
+    assert (len(split.labeled), len(split.unlabeled)) == (60, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pool": 74}, "pool=74 is more than the 73 unlabeled images there are"),
+        ({"pool": 5}, "pool=5 has no room for the 6 labeled images"),
+        ({"pool": 20, "out_of_class": 0.5, "known_classes": "2"}, "leave pool unset"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        load(DataConfig(**options), labels=6, fold=0)
