@@ -22,3 +22,4 @@ def no_network(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setenv("INTERLUDE_DATA", str(tmp_path_factory.getbasetemp() / "no-data"))
+    monkeypatch.setenv("INTERLUDE_CACHE", str(tmp_path_factory.getbasetemp() / "vectors"))

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from interlude import rng
+from interlude import evaluate, rng
 from interlude.augment import Augmentation, Backend, Draw, loaded, render, render_groups, take
 from interlude.data import Images, Sampler, Split
 from interlude.errors import unknown
@@ -46,11 +46,7 @@ class Batches:
     def __call__(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Batch:
         """The batch of `step` with these views."""
         pick = self.pick(step, labeled, unlabeled, shared_draws=shared_draws)
-        x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
-        if shared_draws:
-            views_x, views_u = self.inputs_of_groups(x, u, labeled, pick.draws_x)
-        else:
-            views_x, views_u = self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_u)
+        views_x, views_u = self.inputs_of(pick, labeled, unlabeled, shared_draws=shared_draws)
         return Batch(
             x=views_x,
             y=self.split.labeled.labels_of(pick.rows_x).to(self.device),
@@ -63,18 +59,22 @@ class Batches:
         """Rows and draws of `step`; with shared draws, view k of a whole group has one draw."""
         num_u = self.batch * self.mu if unlabeled else 0
         generator = rng.generator(self.seed, "draws", step)
-        draws_x = [self.augmentation(kind).draw(self.batch, generator) for kind in labeled]
+        draws_x = self.draws(labeled, self.batch, generator)
         if shared_draws:
             assert labeled == unlabeled, "draws are shared between the same kinds of views"
             draws_u = [take(draw, torch.arange(num_u) // self.mu) for draw in draws_x]
         else:
-            draws_u = [self.augmentation(kind).draw(num_u, generator) for kind in unlabeled]
+            draws_u = self.draws(unlabeled, num_u, generator)
         return Pick(
             self.rows(self.split.labeled, "labeled", step, self.batch),
             self.rows(self.split.unlabeled, "unlabeled", step, num_u),
             draws_x,
             draws_u,
         )
+
+    def draws(self, kinds: Kinds, count: int, generator: Generator) -> list[Draw]:
+        """The random numbers of so many views of each kind."""
+        return [self.augmentation(kind).draw(count, generator) for kind in kinds]
 
     def rows(self, images: Images, stream: str, step: int, count: int) -> Tensor:
         """Which `count` images `step` takes from a stream that visits each of them once an epoch."""
@@ -109,6 +109,19 @@ class Batches:
             draw = augmentation.draw(len(rows), rng.generator(self.seed, "sweep", kind, int(rows[0])))
             (view,) = self.inputs(images.take(rows), (kind,), [draw])
             yield view
+
+    def clean(self, images: Images) -> Iterator[Tensor]:
+        """All images in order, un-augmented, in batches as the network takes them."""
+        return evaluate.normalized_batches(images, self.split.mean, self.split.std, device=self.device)
+
+    def inputs_of(
+        self, pick: Pick, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The labeled and the unlabeled views of a batch, as the network takes them."""
+        x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
+        if shared_draws:
+            return self.inputs_of_groups(x, u, labeled, pick.draws_x)
+        return self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_u)
 
     def inputs(self, pixels: Tensor, kinds: Kinds, draws: list[Draw]) -> tuple[Tensor, ...]:
         """One view of all images for each kind and its draws, as the network takes them."""

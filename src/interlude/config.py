@@ -16,6 +16,7 @@ from interlude import methods
 from interlude.augment import AugmentConfig
 from interlude.data import DataConfig
 from interlude.errors import UserError, unknown
+from interlude.features import FeaturesConfig
 from interlude.method import Method, find_method
 from interlude.models import ModelConfig
 from interlude.optimizer import OptimizerConfig
@@ -33,7 +34,11 @@ BESIDE_THE_POINT = (
     "overlap",
     "keep_memory",
 )
-BESIDE_THE_POINT_OF = {"data": ("root", "download"), "augment": ("backend",)}
+BESIDE_THE_POINT_OF = {
+    "data": ("root", "download", "store"),
+    "augment": ("backend",),
+    "features": ("budget", "cache"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Config(Options):
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
     ema: EmaConfig = field(default_factory=EmaConfig)
     labels: int | None = option(None, "number of labeled images; default all that have a label", at_least=1)
     fold: int = option(0, "which choice of labeled images", at_least=0)
@@ -135,8 +141,10 @@ def parser(
 ) -> tuple[App, list[str]]:
     """The command line of `verb` with the options of the method that layers and tokens choose."""
     tokens = [_long(token) for token in tokens]
-    values = [Layer(layer.source, _nested(layer)) for layer in [*layers, *_files(tokens)]]
-    schema = compose(find_method(_method_name(values, tokens) or methods.DEFAULT))
+    values = [Layer(layer.source, nested(layer)) for layer in [*layers, *_files(tokens)]]
+    chosen = _method_name(values, tokens) or methods.DEFAULT
+    values = [_for_method(layer, chosen) for layer in values]
+    schema = compose(find_method(chosen))
     for layer in values:
         for name in layer.values.keys() - {item.name for item in fields(schema)}:
             raise unknown(f"setting in {layer.source}:", name, [item.name for item in fields(schema)])
@@ -176,7 +184,7 @@ def _derive(base: type[Any], name: str, kind: type, value: Any) -> type[Any]:
 def stored(layers: Iterable[Layer], tokens: Sequence[str] = ()) -> Layer:
     """The settings of the run that `out` names in layers or tokens: the first layer when it is resumed."""
     tokens = [_long(token) for token in tokens]
-    values = [Layer(layer.source, _nested(layer)) for layer in [*layers, *_files(tokens)]]
+    values = [Layer(layer.source, nested(layer)) for layer in [*layers, *_files(tokens)]]
     folders = [layer.values.get("out") for layer in values] + _values_of("--out", tokens)
     out = next((folder for folder in reversed(folders) if folder), None)
     if out is None:
@@ -231,7 +239,14 @@ def _method_name(layers: Iterable[Layer], tokens: Sequence[str]) -> str | None:
     return next((name for name in reversed([*names, *_values_of("--method.name", tokens)]) if name), None)
 
 
-def _nested(layer: Layer) -> dict[str, Any]:
+def _for_method(layer: Layer, name: str) -> Layer:
+    """The layer without the options of a method that it names, if another one was chosen after it."""
+    if layer.values.get("method", {}).get("name", name) == name:
+        return layer
+    return Layer(layer.source, {key: value for key, value in layer.values.items() if key != "method"})
+
+
+def nested(layer: Layer) -> dict[str, Any]:
     """Short forms spelled out: `model: cnn`, `method.alpha: 0.2`."""
     tree: dict[str, Any] = {}
     for dotted, value in layer.values.items():

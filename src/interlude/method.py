@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Batch(NamedTuple):
     """Everything a method sees of the data; the labels of unlabeled images are not in it."""
 
-    x: tuple[Tensor, ...]  # labeled views in declared order, each (B, C, H, W)
+    x: tuple[Tensor, ...]  # labeled views in declared order, each (B, C, H, W), or (B, D) of a frozen network
     y: Tensor  # labels (B,), or soft (B, K)
     u: tuple[
         Tensor, ...
@@ -107,6 +107,7 @@ class Method(nn.Module):
     shared_draws: bool = (
         False  # whether view k of a group's unlabeled images shares the draw of view k of its labeled one
     )
+    needs_pixels: str = ""  # why its views must be images, if they cannot be vectors of a frozen network
     mu: ClassVar[int] = 7
     needs_all_labels: ClassVar[bool] = False
     name: ClassVar[str] = ""

@@ -10,7 +10,7 @@ from torch import Tensor
 from interlude import schedule
 from interlude.errors import UserError
 from interlude.method import Method
-from interlude.models import Classifier
+from interlude.models import Classifier, Frozen
 from interlude.options import Options, option
 
 
@@ -24,6 +24,9 @@ class OptimizerConfig(Options):
     weight_decay: float = option(5e-4, "not applied to norms, biases and tokens", at_least=0)
     layer_decay: float = option(
         1.0, "learning rate factor from each layer to the one below it", above=0, at_most=1
+    )
+    unfrozen: float = option(
+        0.1, "learning rate factor of the unfrozen last stage of a frozen network", above=0, at_most=1
     )
     warmup: int = option(0, "steps of linear warm-up", at_least=0)
     fall: float = option(
@@ -82,11 +85,18 @@ def parameter_groups(cfg: OptimizerConfig, method: Method) -> list[dict[str, Any
         raise UserError("layer_decay needs a network that names its layers, such as a ViT; set it to 1 here")
     last = max(depths.values(), default=0)
     undecayed = {f"{prefix}.{name}" for prefix, network in networks.items() for name in network.undecayed()}
+    unfrozen = {
+        f"{prefix}.{name}"
+        for prefix, part in method.named_modules()
+        if isinstance(part, Frozen)
+        for name in part.pretrained
+    }
     groups: dict[tuple[float, float], list[Tensor]] = defaultdict(list)
     for name, parameter in method.named_parameters():
         if not parameter.requires_grad:
             continue
         scale = method.lr_scale(name) * cfg.layer_decay ** (last - depths.get(name, last))
+        scale *= cfg.unfrozen if name in unfrozen else 1
         decay = 0.0 if parameter.ndim <= 1 or name in undecayed else cfg.weight_decay
         groups[scale, decay].append(parameter)
     return [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,15 +11,23 @@ from torch import Tensor
 from interlude import augment, data, evaluate, machine, models, rng
 from interlude.batches import Batches
 from interlude.config import Config
-from interlude.data import Images, Split
+from interlude.data import Images, Sampler, Split
 from interlude.distributed import pick_device
 from interlude.errors import UserError
+from interlude.features import controls
+from interlude.features.batches import FeatureBatches
+from interlude.features.cache import default_folder
+from interlude.features.extract import Extractor
+from interlude.features.plan import Work, plan
 from interlude.journal import Meter
 from interlude.method import Batch, Method, Task, find_method
+from interlude.models import Frozen
 from interlude.optimizer import Optimizer
 from interlude.parts.ema import Ema
+from interlude.tables import Table, TableBatches
 
 FIRST = -1  # the "step" whose generator initialises the weights
+SAMPLE = 4096  # unlabeled images whose vectors say how to scale all
 
 
 def settle(cfg: Config, tell: Callable[[str], None] | None = None) -> Config:
@@ -33,7 +42,8 @@ def settle(cfg: Config, tell: Callable[[str], None] | None = None) -> Config:
             "for labels alone there is a method of its own, see `interlude list methods`"
         )
     name, labels, fold = data.parse_address(cfg.data.name, cfg.labels, cfg.fold)
-    out = cfg.out or f"runs/{name.rpartition('/')[2]}@{labels or 'all'}-{method.name}-seed{cfg.seed}"
+    short = name.rstrip("/").rpartition("/")[2]
+    out = cfg.out or f"runs/{short}@{labels or 'all'}-{method.name}-seed{cfg.seed}"
     return replace(
         cfg,
         data=replace(cfg.data, name=name),
@@ -54,6 +64,78 @@ def free_threads(tell: Callable[[str], None] | None) -> int:
     return count
 
 
+def settle_views(
+    cfg: Config, split: Split, method: type[Method], tell: Callable[[str], None] | None = None
+) -> Config:
+    """The configuration with the views of a frozen network filled in, by a short trial of its speed."""
+    if not cfg.model.frozen or cfg.model.unfreeze != "nothing":
+        return cfg
+    torch.set_num_threads(cfg.threads)
+    device = pick_device(cfg.device)
+
+    def pace(size: int) -> float:
+        model_cfg, features = replace(cfg.model, input_size=size), replace(cfg.features, weak=1)
+        trial = replace(cfg, model=model_cfg, features=features)
+        model = make_model(trial, split)
+        batches = make_batches(trial, normalised_for(model.backbone, split), model.to(device), device)
+        assert isinstance(batches, FeatureBatches)
+        return batches.extractor.pace(split.labeled, batches.realisations("weak")[0])
+
+    others = [split.unlabeled, *split.tests.values(), *([split.validation] if split.validation else [])]
+    work = Work(
+        training=len(split.unlabeled if method.unlabeled else split.labeled),
+        clean=sum(map(len, others)),
+    )
+    settled = plan(
+        cfg.features, cfg.model.input_size, work=work, side=max(split.labeled.image_size), pace=pace
+    )
+    if tell:
+        for reason in settled.reasons:
+            tell(reason)
+    return replace(cfg, model=replace(cfg.model, input_size=settled.input_size), features=settled.features)
+
+
+def make_model(cfg: Config, split: Split) -> models.Classifier:
+    """The network for this data, freshly initialised."""
+    return models.build(
+        cfg.model,
+        num_classes=split.num_classes,
+        channels=split.labeled.channels,
+        image_size=split.labeled.image_size,
+        precision=cfg.precision,
+    )
+
+
+def normalised_for(backbone: models.Backbone, split: Split) -> Split:
+    """The split with images normalised as a frozen network was trained on them; else it stays as it is."""
+    if isinstance(backbone, Frozen) and backbone.mean is not None and backbone.std is not None:
+        return replace(split, mean=backbone.mean, std=backbone.std)
+    return split
+
+
+def make_batches(cfg: Config, split: Split, model: models.Classifier, device: torch.device) -> Batches:
+    """What makes the batches of this run: of images, or of vectors where the network is frozen."""
+    assert cfg.mu is not None
+    augmentations, network = augment.build(cfg.augment), model.backbone
+    sizes = {"batch": cfg.batch, "mu": cfg.mu, "seed": cfg.seed}
+    if isinstance(split.labeled, Table):
+        views = split.labeled.variation.views(split.labeled.channels)
+        return TableBatches(split, views, **sizes, device=device, backend=cfg.augment.backend)
+    if not (cfg.model.frozen and isinstance(network, Frozen) and network.takes_vectors):
+        return Batches(split, augmentations, **sizes, device=device, backend=cfg.augment.backend)
+    extractor = Extractor(
+        network,
+        Path(cfg.features.cache).expanduser() if cfg.features.cache else default_folder(),
+        name=cfg.model.name,
+        shape=(split.labeled.channels, *split.labeled.image_size),
+        mean=split.mean,
+        std=split.std,
+        device=device,
+        backend=cfg.augment.backend,
+    )
+    return FeatureBatches(split, augmentations, extractor, cfg.features, **sizes, device=device)
+
+
 class Run:
     """All that training moves from step to step; `state` and `load` make and take its checkpoint."""
 
@@ -62,39 +144,50 @@ class Run:
         if cfg.select == "validation" and split.validation is None:
             raise UserError("select=validation needs validation images: set some aside by data.validation")
         torch.set_num_threads(cfg.threads)
-        self.cfg, self.split = cfg, split
-        self.device = pick_device(cfg.device)
-        self.batches = Batches(
-            split,
-            augment.build(cfg.augment),
-            batch=cfg.batch,
-            mu=cfg.mu,
-            seed=cfg.seed,
-            device=self.device,
-            backend=cfg.augment.backend,
-        )
+        self.cfg, self.device = cfg, pick_device(cfg.device)
         rng.seed(cfg.seed, FIRST)
+        model = self.make_model(split)
+        self.split = split = normalised_for(model.backbone, split)
+        self.batches = make_batches(cfg, split, model, self.device)
         self.task = self.make_task()
-        self.method = method(cfg.method, self.make_model(), self.task)
+        self.method = method(cfg.method, model, self.task)
+        no_pixels = "rows of a table" if isinstance(split.labeled, Table) else "vectors of a frozen network"
+        if self.method.needs_pixels and type(self.batches) is not Batches:
+            raise UserError(f"{self.method.name} cannot learn from {no_pixels}: {self.method.needs_pixels}")
         self.method.to(self.device)
         self.ema = Ema(self.method.model, cfg.ema.decay, warmup=cfg.ema.warmup).to(self.device)
         self.task.ema = self.ema.model
         self.optimizer = Optimizer(cfg.optimizer, self.method, cfg.steps)
         self.meter = Meter()
         self.step = 0
-        self.seconds = 0.0
+        self.seconds = self.extraction_seconds = 0.0
         self.best: dict[str, Any] = {}  # step, score and averaged weights of the best so far
 
-    def make_model(self) -> models.Classifier:
-        """The network for this data, freshly initialised."""
-        labeled = self.split.labeled
-        return models.build(
-            self.cfg.model,
-            num_classes=self.split.num_classes,
-            channels=labeled.channels,
-            image_size=labeled.image_size,
-            precision=self.cfg.precision,
-        )
+    @property
+    def vectors(self) -> FeatureBatches | None:
+        """What extracts and serves vectors, if the network is frozen."""
+        return self.batches if isinstance(self.batches, FeatureBatches) else None
+
+    def prepare(self, *, quiet: bool = True) -> None:
+        """What a frozen network needs before the first step: its vectors, and their scale; else nothing."""
+        parts = (*self.method.modules(), *self.ema.modules())
+        networks = [part for part in parts if isinstance(part, Frozen)]
+        if self.vectors:
+            self.vectors.extractor.quiet = quiet
+            others = [*self.split.tests.values(), *([self.split.validation] if self.split.validation else [])]
+            self.vectors.extract(self.method.labeled, self.method.unlabeled, others)
+        if networks:
+            pool = self.split.unlabeled if len(self.split.unlabeled) else self.split.labeled
+            rows = Sampler(len(pool), seed=self.cfg.seed, stream="scale").rows(0, min(len(pool), SAMPLE))
+            with torch.no_grad():
+                views = self.batches.clean(pool.subset(rows))
+                sample = torch.cat([view if view.ndim == 2 else networks[0].extract(view) for view in views])
+        for network in networks:
+            network.settle(sample)
+
+    def make_model(self, split: Split) -> models.Classifier:
+        """The network of this run, freshly initialised."""
+        return make_model(self.cfg, split)
 
     def make_task(self) -> Task:
         """What the method may know of the problem."""
@@ -123,12 +216,42 @@ class Run:
 
     def predict(self, images: Images) -> Tensor:
         """Class probabilities of the averaged weights."""
-        batches = evaluate.normalized_batches(images, self.split.mean, self.split.std, device=self.device)
-        return evaluate.predict(self.ema.model, batches)
+        return evaluate.predict(self.ema.model, self.batches.clean(images))
 
     def figures(self, images: Images) -> dict[str, Any]:
         """Figures of merit of the averaged weights on labeled images."""
         return evaluate.figures(self.predict(images), images.labels_of())
+
+    def about_vectors(self) -> dict[str, Any]:
+        """What a summary says of a run on vectors: their extraction, and the controls on them."""
+        if not self.vectors:
+            return {}
+        extractor = self.vectors.extractor
+        return {
+            "extraction_seconds": round(self.extraction_seconds + extractor.seconds, 3),
+            "vectors": {"extracted": extractor.num_extracted, "found": extractor.num_found},
+            "controls": self.controls(self.vectors),
+        }
+
+    def controls(self, vectors: FeatureBatches) -> dict[str, Any]:
+        """Simple classifiers on the same vectors, judged on all that is judged, and beside this run."""
+
+        def rows(images: Images) -> controls.Rows:
+            return torch.cat([*vectors.clean(images)]).cpu().numpy()
+
+        split = self.split
+        pool = rows(split.unlabeled) if len(split.unlabeled) else rows(split.labeled)[:0]
+        fitted = controls.fit_controls(rows(split.labeled), split.labeled.labels_of().numpy(), pool)
+        judged = dict(split.tests) | ({"validation": split.validation} if split.validation else {})
+        sets = {name: (rows(images), images.labels_of().numpy()) for name, images in judged.items()}
+        result: dict[str, Any] = {"figures": controls.judge(fitted, sets)}
+        for name, images in list(split.tests.items())[:1]:
+            predicted = self.predict(images).argmax(-1).numpy()
+            result["comparison"] = controls.compare(predicted, sets[name][1], sets[name][0], fitted)
+        return result
+
+    def _extracting(self) -> float:
+        return self.vectors.extractor.seconds if self.vectors else 0.0
 
     def consider(self, score: float) -> None:
         """Remember the averaged weights if none before scored as high."""
@@ -149,6 +272,7 @@ class Run:
         return {
             "step": self.step,
             "seconds": self.seconds,
+            "extraction_seconds": self.extraction_seconds + self._extracting(),
             "method": self.method.state_dict(),
             "ema": self.ema.state_dict(),
             "optimizer": self.optimizer.torch.state_dict(),
@@ -171,4 +295,5 @@ class Run:
         self.ema.load_state_dict(state["ema"])
         self.optimizer.torch.load_state_dict(state["optimizer"])
         self.step, self.seconds = state["step"], state["seconds"]
+        self.extraction_seconds = state.get("extraction_seconds", 0.0)
         self.best = state.get("best", {})

@@ -12,7 +12,7 @@ from interlude.data import Images
 from interlude.errors import RunError
 from interlude.journal import Journal, NotFinite
 from interlude.loop import fit
-from interlude.predictor import Predictor
+from interlude.predictor import Predictor, calibrated, save_calibration
 from interlude.progress import Progress, note
 from interlude.run import Run
 from interlude.signals import Stopped, StopRequest
@@ -50,7 +50,7 @@ class Session:
     @property
     def again(self) -> str:
         """The command that goes on with this run."""
-        return f"interlude train --out {shlex.quote(str(self.folder))} --resume"
+        return go_on(self.folder)
 
     @property
     def overlap(self) -> bool:
@@ -174,23 +174,58 @@ class Session:
             "steps": run.step,
             "selected_step": selected_step,
             "seconds": round(run.seconds, 3),
+            **run.about_vectors(),
             "config_hash": self.cfg.fingerprint(),
             "split_hash": split.record.split_hash,
             "version": __version__,
         }
         names = list(split.class_names)
+        result = self.calibrated(
+            Result(
+                run.ema.model,
+                split.mean,
+                split.std,
+                names,
+                self.folder,
+                summary,
+                image_size=split.labeled.image_size,
+                fit=self.cfg.data.fit,
+            )
+        )
+        self.save_model(result)
+        write_text(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        return result
+
+    def save_model(self, result: Result) -> None:
+        """Write the model with all that is needed to use it."""
+        labeled = self.run.split.labeled
         models.save(
             self.folder,
-            run.ema.model,
+            result.model,
             model_config=self.cfg.model,
-            image_size=split.labeled.image_size,
-            channels=split.labeled.channels,
-            mean=split.mean,
-            std=split.std,
-            label_names=names,
+            image_size=labeled.image_size,
+            channels=labeled.channels,
+            mean=result.mean,
+            std=result.std,
+            label_names=result.class_names,
+            fit=result.fit,
         )
-        write_text(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        return Result(run.ema.model, split.mean, split.std, names, self.folder, summary)
+        if result.usual is not None:
+            save_calibration(self.folder, result.calibration, result.usual)
+
+    def calibrated(self, result: Result) -> Result:
+        """The result with the calibration that validation images give; a frozen network waits for `fit`."""
+        split = self.run.split
+        if split.validation is None or isinstance(result.model.backbone, models.Frozen):
+            return result
+        chose = ", which also chose the weights" if self.cfg.select == "validation" else ""
+        training = split.unlabeled if len(split.unlabeled) else split.labeled
+        return calibrated(result, split.validation, training, source=f"validation images{chose}")
+
+
+def go_on(folder: Path) -> str:
+    """The command that goes on with the run in a folder."""
+    return f"interlude train --out {shlex.quote(str(folder))} --resume"
 
 
 def write_text(path: Path, text: str) -> None:

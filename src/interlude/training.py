@@ -10,9 +10,10 @@ from interlude.config import Config, Layer, read_file, resolve, stored
 from interlude.data import Split, SplitRecord
 from interlude.errors import UserError
 from interlude.method import find_method
-from interlude.progress import note
-from interlude.run import Run, settle
-from interlude.session import Result, Session, write_text
+from interlude.progress import note, silence
+from interlude.run import Run, settle, settle_views
+from interlude.session import Result, Session, go_on, write_text
+from interlude.signals import Stopped
 
 FREE_ON_RESUME = (
     "out",
@@ -25,7 +26,10 @@ FREE_ON_RESUME = (
     "keep_memory",
     "data.root",
     "data.download",
+    "data.store",
     "augment.backend",
+    "features.budget",
+    "features.cache",
 )
 
 
@@ -61,14 +65,20 @@ def train_configured(cfg: Config, *, resume: bool = False, quiet: bool = False) 
         record = SplitRecord.from_json(folder / "split.json")
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists already; go on with that run by --resume, or choose another --out")
-    split = data.load(
-        cfg.data, labels=cfg.labels, fold=cfg.fold, all_labels=method.needs_all_labels, record=record
-    )
+    with silence(quiet):
+        split = data.load(
+            cfg.data, labels=cfg.labels, fold=cfg.fold, all_labels=method.needs_all_labels, record=record
+        )
     if cfg.keep_memory:
         memory.keep_heap()
+    cfg = settle_views(cfg, split, method, tell=None if quiet else note)
     run = Run(cfg, split, method)
     if not resume:
         open_folder(folder, cfg, split)
+    try:
+        run.prepare(quiet=quiet)
+    except Stopped as stop:
+        raise Stopped(f"{stop}; go on with: {go_on(folder)}", stop.signal) from stop
     return Session(run, folder, quiet=quiet).complete()
 
 

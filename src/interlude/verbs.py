@@ -23,6 +23,7 @@ from interlude.config import (
     stored,
 )
 from interlude.errors import UserError, unknown
+from interlude.features import controls
 from interlude.method import find_method, method_names
 from interlude.predictor import Predictor
 from interlude.run import settle
@@ -76,13 +77,17 @@ def train(tokens: Sequence[str]) -> None:
         if settings.select == "validation":
             weights = f"averaged weights of step {result.summary['selected_step']:,}, best on validation"
         print(report(result.summary["tests"], weights))
+        if "controls" in result.summary:
+            print(controls.report(result.summary["method"], result.summary["controls"]))
         print(f"run folder: {result.folder}")
 
     configured("train", run, tokens, [stored([], tokens)] if "--resume" in tokens else [])
 
 
 def report(tests: dict[str, dict[str, Any]], weights: str = "averaged weights") -> str:
-    """The figures of each test set in a line."""
+    """The figures of each test set in a line; a sentence where there is none."""
+    if not tests:
+        return "no test images, so no figures on any: `interlude fit` estimates them from the labels"
     lines = [
         f"{name}: error {figures['error']:.2f} %, accuracy {figures['accuracy']:.2f} %, balanced accuracy "
         f"{figures['balanced_accuracy']:.2f} %, calibration error {figures['calibration_error']:.2f} % "

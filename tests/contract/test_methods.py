@@ -66,8 +66,8 @@ WITH_TARGETS = {
 class RowsApart(Run):
     """A run in double precision with GroupNorm for BatchNorm, so that no row depends on another."""
 
-    def make_model(self):
-        model = super().make_model()
+    def make_model(self, split):
+        model = super().make_model(split)
         for part in list(model.modules()):
             norms = {name: x for name, x in part.named_children() if isinstance(x, nn.BatchNorm2d)}
             for name, norm in norms.items():

@@ -814,3 +814,32 @@ def test_groups_touch_each_other_along_one_edge_only():
     crossing = group != group.roll(-1)
     assert crossing.sum() == groups
     assert (order("high-i3", groups, mu)[crossing] >= 2 * groups + groups * mu).all()
+
+
+# Alignment (an option of ours)
+
+
+def test_alignment_moves_guesses_towards_the_shares_of_the_labels():
+    method = make(InterLUDEPlus, align=0.0)  # aligned by the mean of this very batch
+    method.shares.copy_(torch.tensor([0.5, 0.3, 0.2]))
+    logits = four_views(2, 40)[2] + torch.tensor([3.0, 0.0, 0.0])
+    q = method.guess(logits)
+    p = logits.softmax(-1).detach()
+    by_hand = p * (method.shares + 1e-6) / (p.mean(0) + 1e-6)
+    close(q, by_hand / by_hand.sum(-1, keepdim=True))
+    assert (q.mean(0) - method.shares).abs().sum() < (p.mean(0) - method.shares).abs().sum()
+
+
+def test_alignment_follows_the_running_mean_of_raw_predictions():
+    method = make(InterLUDE, align=0.9)
+    first, second = four_views(2, 3, seed=1)[2], four_views(2, 3, seed=2)[2]
+    method.guess(first)
+    method.guess(second)
+    expected = 0.9 * probabilities(first).mean(0) + 0.1 * probabilities(second).mean(0)
+    close(method.running.value, expected)
+
+
+def test_without_alignment_a_guess_is_the_prediction_and_nothing_is_kept():
+    method, u_weak = make(InterLUDE), four_views()[2]
+    assert torch.equal(method.guess(u_weak), probabilities(u_weak))
+    assert not dict(method.named_buffers())

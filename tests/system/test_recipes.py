@@ -47,12 +47,24 @@ def test_every_line_of_a_method_is_a_command(method):
     assert recipes == {"cifar10", "cifar100", "stl10", "cifar10-vit", "cifar100-vit", "stl10-vit"}
 
 
+@pytest.mark.parametrize("recipe", ["quick", "laptop"])
 @pytest.mark.parametrize("method", method_names())
-def test_the_quick_recipe_takes_any_method(method):
-    config = settle(resolve([read_file("quick"), Layer("test", {"method": method})]))
+def test_a_recipe_for_short_runs_takes_any_method(method, recipe):
+    config = settle(resolve([read_file(recipe), Layer("test", {"method": method})]))
     assert config.method.name == method
+
+
+def test_the_options_of_a_recipes_method_stay_with_that_method():
+    own = resolve([read_file("quick")]).method
+    assert (own.name, own.decay) == ("interlude-plus", 0.99)
+    other = resolve([read_file("quick"), Layer("test", {"method": "freematch"})]).method
+    assert other.decay == 0.999, "another method begins with its own defaults"
+
+
+def test_the_quick_recipe_begins_with_labels_alone():
+    config = settle(resolve([read_file("quick")]))
     assert 0 < config.labels_first < config.steps
 
 
 def test_the_quick_recipe_leaves_the_data_to_the_user():
-    assert not read_file("quick").values.keys() & {"data", "labels", "fold", "seed", "method"}
+    assert not read_file("quick").values.keys() & {"data", "labels", "fold", "seed"}

@@ -259,3 +259,43 @@ def test_a_second_network_has_layer_decay_and_undecayed_tokens_too():
         token = group_of(groups, network.backbone.get_parameter("model.cls_token"))
         assert token["weight_decay"] == 0
         assert token["scale"] == 0.5**13
+
+
+def tuned(**options):
+    cfg = ModelConfig(name="timm:test_vit", frozen=True, head="mlp", hidden=8, **options)
+    return method_over(build(cfg, num_classes=2, channels=3, image_size=(32, 32)))
+
+
+def test_of_a_frozen_network_the_top_and_the_head_are_trained_at_full_rate():
+    method = tuned()
+    groups = parameter_groups(OptimizerConfig(layer_decay=0.5), method)
+    found = {id(p) for group in groups for p in group["params"]}
+    top = [*method.model.backbone.top.parameters(), *method.model.head.parameters()]
+    assert found == {id(p) for p in top}
+    assert {group["scale"] for group in groups} == {1.0}
+
+
+def test_an_unfrozen_last_stage_moves_more_slowly_by_its_factor_and_by_layer_decay():
+    method = tuned(unfreeze="last-stage")
+    body = method.model.backbone.body.model
+    for layer_decay, expected in ((1.0, 0.2), (0.5, 0.1)):
+        groups = parameter_groups(OptimizerConfig(unfrozen=0.2, layer_decay=layer_decay), method)
+        assert group_of(groups, body.blocks[-1].mlp.fc1.weight)["scale"] == pytest.approx(expected)
+        assert group_of(groups, body.norm.weight)["scale"] == pytest.approx(0.2)  # in the layer of the head
+        assert group_of(groups, method.model.backbone.top.linear.weight)["scale"] == 1
+        assert group_of(groups, method.model.head.weight)["scale"] == 1
+
+
+def test_adapters_are_new_and_move_at_full_rate():
+    method = tuned(unfreeze="adapters")
+    groups = parameter_groups(OptimizerConfig(unfrozen=0.2), method)
+    assert {group["scale"] for group in groups} == {1.0}
+    assert group_of(groups, method.model.backbone.body.model.blocks[0].attn.qkv.up)
+
+
+def test_a_body_that_knows_no_layers_is_one_layer_below_the_head():
+    cfg = ModelConfig(name="cnn", frozen=True, unfreeze="last-stage")
+    method = method_over(build(cfg, num_classes=2, channels=3, image_size=(8, 8)))
+    groups = parameter_groups(OptimizerConfig(unfrozen=1.0, layer_decay=0.5), method)
+    assert group_of(groups, method.model.backbone.body.last.conv1.weight)["scale"] == 0.5
+    assert group_of(groups, method.model.head.weight)["scale"] == 1

@@ -58,6 +58,7 @@ class FixAStep(Method):
         self.base = base(base.Config(name=base.name), model, task)
         self.model = self.base.model  # a base may have put its own round the one it was given
         self.shared_draws = self.base.shared_draws
+        self.needs_pixels = self.base.needs_pixels
         guessed = GUESSED if cfg.augment else ()
         self.unlabeled = self.base.unlabeled + guessed
         # draws can be shared only where both kinds of images have the same views

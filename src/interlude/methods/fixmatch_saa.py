@@ -32,6 +32,7 @@ class FixMatchSAA(FixMatch):
     """FixMatch in which images that have become easy get a more diverse strong view."""
 
     unlabeled = ("weak", "strong", "strong")
+    needs_pixels = "it joins the halves of two images"
 
     @dataclass(frozen=True)
     class Config(FixMatch.Config):

@@ -24,9 +24,11 @@ from torch import Tensor
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
+from interlude.parts.average import Average
 from interlude.parts.fusion import fuse
 from interlude.parts.layout import Layout
 from interlude.parts.losses import cross_entropy, masked_mean, probabilities
+from interlude.parts.targets import align
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ class Interaction(Method.Config):
     delta_groups: Literal["average", "class-matched"] = option(
         "average", "which unlabeled rows of a group count: all, or those with its label as pseudo-label"
     )
+    align: float | None = option(
+        None,
+        "bring weak predictions, before they become targets, from their running mean, of this EMA factor, to "
+        "the shares of the classes among the labels; None = leave them",
+        at_least=0,
+        at_most=1,
+    )
 
 
 @register
@@ -69,15 +78,20 @@ class InterLUDE(Method):
         threshold: float = option(0.95, "confidence threshold tau", at_least=0, at_most=1)
 
     cfg: Config
+    shares: Tensor
 
     def __init__(self, cfg: Interaction, model: Classifier, task: Task) -> None:
         super().__init__(cfg, model, task)
         self.shared_draws = cfg.shared_draws
+        if cfg.align is not None:
+            shares = torch.bincount(task.labels, minlength=task.num_classes) / len(task.labels)
+            self.register_buffer("shares", shares)
+            self.running = Average(shares, cfg.align, from_first=True)
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         x_weak, x_strong, u_weak, u_strong = self.predict(batch)
 
-        q = probabilities(u_weak)
+        q = self.guess(u_weak)
         mask = q.max(-1).values > self.cfg.threshold
 
         delta_x, delta_u = change(x_weak, x_strong), change(u_weak, u_strong)
@@ -97,6 +111,11 @@ class InterLUDE(Method):
     def fuse(self, z: Tensor) -> Tensor:
         """Each row moves a share alpha towards its neighbour in the layout; the rows form a circle."""
         return fuse(z, self.cfg.alpha, neighbour=1 if self.cfg.neighbour == "next" else -1)
+
+    def guess(self, u_weak: Tensor) -> Tensor:
+        """What weak views are taken for, given their logits: probabilities, aligned if so configured."""
+        q = probabilities(u_weak)
+        return q if self.cfg.align is None else align(q, self.running.update(q.mean(0)), self.shares)
 
     def target(self, q: Tensor) -> Tensor:
         """What the strong view is trained towards."""

@@ -17,7 +17,7 @@ from interlude.methods.interlude import Interaction, InterLUDE, change
 from interlude.models import Classifier
 from interlude.options import option
 from interlude.parts.adaptive import AdaptiveThreshold
-from interlude.parts.losses import cross_entropy, masked_mean, probabilities
+from interlude.parts.losses import cross_entropy, masked_mean
 
 
 @register
@@ -38,7 +38,7 @@ class InterLUDEPlus(InterLUDE):
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
         x_weak, x_strong, u_weak, u_strong = self.predict(batch)
 
-        q = probabilities(u_weak)
+        q = self.guess(u_weak)
         self.threshold.update(q)
         _, mask = self.threshold.select(q)
 

@@ -41,6 +41,7 @@ from interlude.parts.targets import align, sharpen
 class ReMixMatch(MixMatch):
     """MixMatch with aligned guesses, strong views anchored to a weak one, and a rotation task."""
 
+    needs_pixels = "it turns images by right angles, unless method.rotation_weight is 0"
     frequency: Tensor
 
     @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class ReMixMatch(MixMatch):
 
     def __init__(self, cfg: Config, model: Classifier, task: Task) -> None:
         super().__init__(cfg, model, task)
+        self.needs_pixels = type(self).needs_pixels if cfg.rotation_weight else ""
         self.labeled = (cfg.labeled_view,)
         self.unlabeled = ("weak", *["strong"] * cfg.views)
         self.rotation = nn.Linear(model.num_features, 4)
@@ -80,19 +82,27 @@ class ReMixMatch(MixMatch):
         rows, targets = self.mix([x, *u], [as_rows(y, q), *[q] * len(u)])
 
         logits = self.predict(rows, size=len(x))
-        turns = torch.randint(4, (len(strong),), device=strong.device)
         with frozen_statistics(self.model):
             logits_strong = self.model(strong)
-            logits_turns = self.rotation(self.model.features(turned(strong, turns)))
 
         ramp = clock.ramp(self.cfg.ramp)
         mixed = cross_entropy(logits[len(x) :], targets[len(x) :])
         yield Objective(
+            rate=1.0,
             supervised=self.supervised(logits[: len(x)], targets[: len(x)]),
             unlabeled=self.cfg.weight * ramp * mixed.mean(),
             strong=self.cfg.strong_weight * ramp * cross_entropy(logits_strong, q).mean(),
-            rotation=self.cfg.rotation_weight * cross_entropy(logits_turns, turns).mean(),
+            **self.rotation_task(strong),
         ).log(confidence=q.max(-1).values)
+
+    def rotation_task(self, strong: Tensor) -> dict[str, Tensor]:
+        """The term of telling by how many right angles each image was turned, unless its weight is 0."""
+        if not self.cfg.rotation_weight:
+            return {}
+        turns = torch.randint(4, (len(strong),), device=strong.device)
+        with frozen_statistics(self.model):
+            logits = self.rotation(self.model.features(turned(strong, turns)))
+        return {"rotation": self.cfg.rotation_weight * cross_entropy(logits, turns).mean()}
 
     def guess(self, views: Sequence[Tensor]) -> Tensor:
         """The label q of each unlabeled image: its prediction, aligned with the labeled set and sharpened."""

@@ -1,8 +1,9 @@
 """Networks: backbones by name, and the classifier around them."""
 
-from interlude.models import cnn, normalized, timm_backbone, vit, wide_resnet  # noqa: F401  (they register)
+from interlude.models import cnn, normalized, timm_backbone, vectors, vit, wide_resnet  # noqa: F401  (register)
 from interlude.models.classifier import Backbone, Classifier, Midway, evaluating
-from interlude.models.export import load, save
+from interlude.models.export import load, save, set_calibration
+from interlude.models.frozen import Frozen
 from interlude.models.open_set import OpenSetClassifier
 from interlude.models.refined import RefinedClassifier, prototypes_of
 from interlude.models.registry import (
@@ -18,6 +19,7 @@ from interlude.models.registry import (
 __all__ = [
     "Backbone",
     "Classifier",
+    "Frozen",
     "Midway",
     "ModelConfig",
     "OpenSetClassifier",
@@ -32,4 +34,5 @@ __all__ = [
     "load",
     "prototypes_of",
     "save",
+    "set_calibration",
 ]

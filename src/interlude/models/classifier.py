@@ -23,6 +23,9 @@ class Backbone(nn.Module):
     num_features: int
     untrained: frozenset[str] = frozenset()
     """Names of parameters that no gradient reaches, by design of the network."""
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    """How the images were normalised with which its weights were trained, for each channel, if known."""
 
     def forward(self, images: Tensor, midway: Midway | None = None) -> Tensor:
         """The embeddings of `images`; `midway` is applied to what enters the last stage or block."""
@@ -43,6 +46,9 @@ class Backbone(nn.Module):
     def mixes_rows(self) -> bool:
         """Whether in training an embedding depends on the other rows of its pass, as with BatchNorm."""
         return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.modules())
+
+    def keep_scale(self) -> None:
+        """Called when a head was loaded, which is made for the embeddings as they are now."""
 
     def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """`weights` from a file made elsewhere, under the names a `Classifier` on this backbone has."""

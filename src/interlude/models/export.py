@@ -8,7 +8,7 @@ Classifiers of another kind are written in our form, with their kind and its siz
 import copy
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,20 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from interlude.errors import UserError
+from interlude.models.adapters import merge
 from interlude.models.classifier import Classifier
+from interlude.models.frozen import Frozen
 from interlude.models.registry import ModelConfig, build, find_kind, kind_of
 from interlude.models.timm_backbone import TimmBackbone
 from interlude.models.timm_weights import classifier_names, pretrained_cfg
-from interlude.models.weights import load_weights
+from interlude.models.tops import LinearTop, Scaling
+from interlude.models.weights import CONFIG, WEIGHTS, load_weights
 
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
+# where the weights came from and how they were run is not part of the network
+HOW_IT_WAS_TRAINED: dict[str, Any] = {"pretrained": False, "weights": None, "compile": False} | {
+    name: ModelConfig.__dataclass_fields__[name].default
+    for name in ("unfreeze", "adapter_rank", "adapter_alpha")
+}
 
 
 def save(
@@ -38,8 +44,13 @@ def save(
     mean: Sequence[float],
     std: Sequence[float],
     label_names: Sequence[str],
+    fit: str = "crop",
 ) -> None:
-    """Write `classifier` to `folder`; both files appear whole or not at all."""
+    """Write `classifier` to `folder`; both files appear whole or not at all.
+
+    `fit` says how a file becomes a square image.
+    """
+    classifier = _finished(classifier)
     weights = classifier.state_dict()
     config: dict[str, Any] = {
         "architecture": model_config.name,
@@ -50,16 +61,26 @@ def save(
         "channels": channels,
         "mean": [float(value) for value in mean],
         "std": [float(value) for value in std],
+        "fit": fit,
         "classifier": {"kind": kind_of(classifier), **classifier.sizes()},
-        # where the weights came from and how they were run is not part of the network
-        "model": asdict(replace(model_config, pretrained=False, weights=None, compile=False)),
+        "model": asdict(replace(model_config, **HOW_IT_WAS_TRAINED)),
     }
-    if _is_plain(classifier) and isinstance(classifier.backbone, TimmBackbone):
-        timm_weights = _timm_weights(classifier, classifier.backbone)
-        timm_config = _timm_config(classifier.backbone, config)
+    plain = _folded(classifier, image_size) if _is_plain(classifier) else classifier
+    if _is_plain(classifier) and isinstance(plain.backbone, TimmBackbone):
+        timm_weights = _timm_weights(plain, plain.backbone)
+        timm_config = _timm_config(plain.backbone, config)
         if timm_weights is not None and _timm_agrees(classifier, timm_weights, timm_config):
             weights, config = timm_weights, config | timm_config
     _write(Path(folder), weights, config)
+
+
+def set_calibration(folder: str | Path, calibration: Mapping[str, Any]) -> None:
+    """Put a calibration into the config.json of a model that is saved already."""
+    path = Path(folder) / CONFIG
+    config = json.loads(path.read_text(encoding="utf-8")) | {"calibration": dict(calibration)}
+    fresh = path.with_name(f"{CONFIG}.tmp")
+    fresh.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    fresh.replace(path)
 
 
 def load(folder: str | Path) -> tuple[Classifier, dict[str, Any]]:
@@ -87,6 +108,33 @@ def _is_plain(classifier: Classifier) -> bool:
     """Whether it is a backbone with a linear head and nothing else."""
     parts = {name.partition(".")[0] for name in classifier.state_dict()}
     return type(classifier) is Classifier and parts <= {"backbone", "head"}
+
+
+def _finished(classifier: Classifier) -> Classifier:
+    """The network without adapters: a copy of it with these merged into its weights, if it has any."""
+    if not isinstance(classifier.backbone, Frozen) or classifier.backbone.takes_vectors:
+        return classifier
+    classifier = copy.deepcopy(classifier)
+    merge(classifier.backbone)
+    return classifier
+
+
+def _folded(classifier: Classifier, image_size: tuple[int, int]) -> Classifier:
+    """The body of a frozen network with a head that includes the scaling, if nothing else is between them."""
+    frozen = classifier.backbone
+    if not isinstance(frozen, Frozen) or type(frozen.top) is not LinearTop:
+        return classifier
+    if frozen.input_size is not None and image_size != (frozen.input_size, frozen.input_size):
+        return classifier
+    scaling, head = frozen.top.scaling, classifier.head
+    if not isinstance(scaling, Scaling):
+        return classifier
+    plain = Classifier(frozen.body, classifier.num_classes)
+    with torch.no_grad():
+        weight = head.weight.double() / scaling.std.double()
+        plain.head.weight.copy_(weight)
+        plain.head.bias.copy_(head.bias.double() - weight @ scaling.mean.double())
+    return plain
 
 
 def _of_kind(plain: Classifier, name: str, sizes: dict[str, int], folder: Path) -> Classifier:

@@ -12,12 +12,17 @@ from torch import nn
 from interlude.compat import prepare_torchvision
 from interlude.errors import UserError, unknown
 from interlude.models.classifier import Backbone, Classifier
-from interlude.models.weights import load_weights
+from interlude.models.frozen import Frozen
+from interlude.models.tops import LinearTop, MlpTop
+from interlude.models.unfreeze import add_adapters, unfreeze_last_stage
+from interlude.models.weights import load_weights, normalisation_beside
 from interlude.options import Options, option
 
 Builder = Callable[..., Backbone]
 """Called as `builder(name, channels=, image_size=)`; the options a network takes are its further keywords."""
 C = TypeVar("C", bound=Classifier)
+
+VECTORS = "vectors"  # the model that has no network below its head
 
 _builders: dict[str, Builder] = {}
 _families: dict[str, Builder] = {}
@@ -49,6 +54,28 @@ class ModelConfig(Options):
         "faster (BatchNorm then normalises them by themselves); auto = separate where no number changes",
     )
     compile: bool = option(False, "compile the network with torch.compile: a slow start, then faster steps")
+    frozen: bool = option(False, "keep the pretrained network as it is and train a head on its vectors")
+    unfreeze: Literal["nothing", "last-stage", "adapters"] = option(
+        "nothing",
+        "frozen: train on images, and with the head the last stage of the network, or small low-rank "
+        "additions to the attention of a ViT (adapters)",
+    )
+    head: Literal["linear", "mlp"] = option(
+        "linear", "frozen: the head on its vectors; mlp has a hidden layer"
+    )
+    hidden: int = option(512, "frozen: width of the hidden layer of the mlp", at_least=1)
+    dropout: float = option(0.0, "frozen: dropout after the hidden layer of the mlp", at_least=0, below=1)
+    principal: int = option(
+        0,
+        "frozen: keep this many principal directions of its vectors and bring what is left to one length; "
+        "0 = scale each dimension instead",
+        at_least=0,
+    )
+    input_size: int | None = option(
+        None, "frozen: scale images to this many pixels a side; None = the size that the data has", at_least=1
+    )
+    adapter_rank: int = option(8, "frozen: rank of the adapters", at_least=1)
+    adapter_alpha: float = option(16.0, "frozen: adapters are multiplied by alpha / rank", above=0)
 
 
 def backbone(name: str, about: str = "") -> Callable[[Builder], Builder]:
@@ -117,13 +144,20 @@ def build(
     """The classifier that `cfg` describes, for images of this size, in channels-last order."""
     make = _builder(cfg.name)
     options = _options(cfg, make)
-    inner = make(cfg.name, channels=channels, image_size=image_size, **options)
+    seen = image_size if cfg.input_size is None else (cfg.input_size, cfg.input_size)
+    inner = make(cfg.name, channels=channels, image_size=seen, **options)
     if cfg.norm_momentum is not None:
         _set_norm_momentum(inner, cfg.norm_momentum, cfg.name)
+    if _is_frozen(cfg):
+        inner = Frozen(inner, _top(cfg, inner.num_features), input_size=cfg.input_size)
     classifier = Classifier(inner, num_classes, precision=precision)
+    if _is_frozen(cfg) and cfg.head == "linear" and cfg.unfreeze == "nothing":
+        nn.init.zeros_(classifier.head.weight)  # nothing below it learns, so no guess beats a random one
     classifier.targets = cfg.targets
     if cfg.weights is not None:
         load_weights(classifier, cfg.weights, cfg.name)
+    if isinstance(inner, Frozen):
+        _thaw(inner, cfg, (channels, *seen))
     # convolutions are faster so, on CPUs and GPUs alike, and images follow the order of the weights
     classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if cfg.compile:
@@ -151,6 +185,7 @@ def _unknown_model(name: str) -> UserError:
 
 def _options(cfg: ModelConfig, builder: Builder) -> dict[str, object]:
     """The options of `cfg` that were set; it is an error if the network does not take one of them."""
+    _check_frozen_options(cfg)
     if cfg.pretrained and cfg.weights is not None:
         raise UserError("pretrained and weights exclude each other: both say where the weights come from")
     taken = inspect.signature(builder).parameters
@@ -164,6 +199,50 @@ def _options(cfg: ModelConfig, builder: Builder) -> dict[str, object]:
             raise UserError(f"{item.name} does not apply to the model {cfg.name!r}{hint}")
         given[item.name] = value
     return given
+
+
+# an option of frozen networks, and the option and its value that give it a meaning
+MEANINGLESS_WITHOUT = {
+    "unfreeze": ("frozen", True),
+    "head": ("frozen", True),
+    "principal": ("frozen", True),
+    "input_size": ("frozen", True),
+    "hidden": ("head", "mlp"),
+    "dropout": ("head", "mlp"),
+    "adapter_rank": ("unfreeze", "adapters"),
+    "adapter_alpha": ("unfreeze", "adapters"),
+}
+
+
+def _check_frozen_options(cfg: ModelConfig) -> None:
+    """It is an error to set what has no effect."""
+    defaults = {item.name: item.default for item in fields(cfg)}
+    for name, (needed, value) in MEANINGLESS_WITHOUT.items():
+        met = _is_frozen(cfg) if needed == "frozen" else getattr(cfg, needed) == value
+        if getattr(cfg, name) != defaults[name] and not met:
+            raise UserError(f"model.{name} has no meaning without model.{needed}={str(value).lower()}")
+
+
+def _is_frozen(cfg: ModelConfig) -> bool:
+    return cfg.frozen or cfg.name == VECTORS
+
+
+def _top(cfg: ModelConfig, width: int) -> LinearTop:
+    principal = min(cfg.principal, width)
+    if cfg.head == "linear":
+        return LinearTop(width, principal=principal)
+    return MlpTop(width, hidden=cfg.hidden, dropout=cfg.dropout, principal=principal)
+
+
+def _thaw(network: Frozen, cfg: ModelConfig, shape: tuple[int, int, int]) -> None:
+    """Once the weights are loaded: what of a frozen network is trained, and how its images are normalised."""
+    beside = None if cfg.weights is None else normalisation_beside(cfg.weights, shape[0])
+    if beside is not None:
+        network.mean, network.std = beside
+    if cfg.unfreeze == "last-stage":
+        unfreeze_last_stage(network, shape)
+    elif cfg.unfreeze == "adapters":
+        add_adapters(network, rank=cfg.adapter_rank, alpha=cfg.adapter_alpha)
 
 
 def _set_norm_momentum(network: nn.Module, momentum: float, name: str) -> None:

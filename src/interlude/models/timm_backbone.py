@@ -11,7 +11,8 @@ from interlude.compat import prepare_torchvision
 from interlude.errors import UserError, unknown
 from interlude.models.classifier import Backbone, Midway
 from interlude.models.registry import family
-from interlude.models.timm_weights import body_weights, classifier_names, head_weights
+from interlude.models.timm_weights import body_weights, classifier_names, head_weights, normalisation
+from interlude.models.torchvision_weights import in_timms_names
 
 
 class TimmBackbone(Backbone):
@@ -28,13 +29,14 @@ class TimmBackbone(Backbone):
         self.architecture = architecture
         self.num_features = num_features
         self.model_args = model_args
+        self.mean, self.std = normalisation(model, model_args.get("in_chans", 3))
         self._pending: Midway | None = None
         self._rows = 0
         self._caching: list[Any] = [x for x in model.modules() if hasattr(x, "attention_bias_cache")]
         self._watch_last_stage()
 
     def forward(self, images: Tensor, midway: Midway | None = None) -> Tensor:
-        self._pending, self._rows = midway, len(images)
+        self._pending, self._rows = midway, images.shape[0]  # not len, which would fix the batch of an export
         try:
             embedding: Tensor = self.model.forward_head(self.model.forward_features(images), pre_logits=True)
         finally:
@@ -59,6 +61,7 @@ class TimmBackbone(Backbone):
     def renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         if any(name.startswith("backbone.") for name in weights):
             return super().renamed(weights)
+        weights = in_timms_names(self.model, self.architecture, weights)
         body = {f"backbone.model.{name}": x for name, x in body_weights(self.model, weights).items()}
         head = {f"head.{name}": x for name, x in head_weights(self.model, weights).items()}
         return body | head

@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from interlude.models.weights import Numbers, spread_over
+
 # what training elsewhere leaves in a file beside the network: classifiers, and MAE's decoder
 OTHER_PARTS = ("head.", "head_dist.", "fc.", "classifier.", "mlp", "decoder_")
 
@@ -18,6 +20,14 @@ def classifier_names(model: nn.Module) -> tuple[str, ...]:
 def pretrained_cfg(model: nn.Module) -> dict[str, Any]:
     """What timm says of `model`: the names of its classifier and first convolution, its input size."""
     return dict(getattr(model, "pretrained_cfg", None) or {})
+
+
+def normalisation(model: nn.Module, channels: int) -> tuple[Numbers, Numbers] | tuple[None, None]:
+    """Mean and standard deviation of the images that timm's weights of `model` expect, for each channel."""
+    about = pretrained_cfg(model)
+    if not (about.get("mean") and about.get("std")):
+        return None, None
+    return spread_over(about["mean"], channels), spread_over(about["std"], channels)
 
 
 def head_weights(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,6 +1,8 @@
 """Start a classifier from a file of weights."""
 
+import json
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ from torch import Tensor
 
 from interlude.errors import UserError
 from interlude.models.classifier import Classifier
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+Numbers = tuple[float, ...]
 
 # under which of these a training program keeps the network in its file
 WRAPPERS = ("model", "state_dict", "model_state_dict", "net")
@@ -25,7 +31,8 @@ def load_weights(classifier: Classifier, path: str | Path, name: str, *, head: b
     found = classifier.backbone.renamed(read_weights(path))
     own = classifier.state_dict()
     fresh = {key: value for key, value in own.items() if key.startswith("head.")}
-    if not head and any(key not in found or found[key].shape != value.shape for key, value in fresh.items()):
+    fits = all(key in found and found[key].shape == value.shape for key, value in fresh.items())
+    if not head and not fits:
         found |= fresh
     differences = [
         _listed("lacks", [key for key in own if key not in found]),
@@ -35,11 +42,13 @@ def load_weights(classifier: Classifier, path: str | Path, name: str, *, head: b
     if any(differences):
         raise UserError(f"{path} does not fit {name}: it {'; it '.join(filter(None, differences))}")
     classifier.load_state_dict(found)
+    if fits:
+        classifier.backbone.keep_scale()
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """The tensors in a .safetensors or torch file, by name, freed from what programs wrap around them."""
-    path = Path(path).expanduser()
+    path = _file(path)
     if not path.is_file():
         raise UserError(f"there is no file of weights {path}")
     try:
@@ -51,6 +60,29 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if not weights:
         raise UserError(f"{path} holds no weights")
     return {name.removeprefix("module."): value for name, value in weights.items()}
+
+
+def normalisation_beside(path: str | Path, channels: int) -> tuple[Numbers, Numbers] | None:
+    """Mean and standard deviation for each channel, if a config.json of ours or timm's is with the file."""
+    try:
+        config = json.loads((_file(path).parent / CONFIG).read_text(encoding="utf-8"))
+        about = config if "mean" in config else config["pretrained_cfg"]
+        return spread_over(about["mean"], channels), spread_over(about["std"], channels)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a file of weights may lie beside anything
+
+
+def spread_over(numbers: Sequence[float], channels: int) -> Numbers:
+    """A number for each channel: as they are if so many, else their mean."""
+    if len(numbers) == channels:
+        return tuple(float(number) for number in numbers)
+    return (sum(numbers) / len(numbers),) * channels
+
+
+def _file(path: str | Path) -> Path:
+    """The file of weights itself, where `path` is the folder of a run."""
+    path = Path(path).expanduser()
+    return path / WEIGHTS if path.is_dir() else path
 
 
 def _torch_load(path: Path) -> Any:

@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from interlude.models import Frozen
+
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -18,7 +20,8 @@ class Ema(nn.Module, Generic[Network]):
         super().__init__()
         self.decay = decay
         self.warmup = warmup
-        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        # what never moves is shared, not copied: it needs no memory and no time
+        self.model = copy.deepcopy(model, fixed_tensors(model)).eval().requires_grad_(False)
         self.updates = 0  # a number, not a buffer: reading it must not wait for a GPU
 
     @torch.no_grad()
@@ -46,21 +49,28 @@ _places: WeakKeyDictionary[nn.Module, tuple[Places, Places]] = WeakKeyDictionary
 
 
 def tensors_of(network: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """The parameters and the buffers of a network, whose parts must stay the same once this was called.
+    """The parameters and the buffers of a network that may move; its parts must stay as they are from now.
 
     Where its tensors are kept is found out once: to walk through a network takes as long as to average it.
     """
     if network not in _places:
-        parts = list(network.modules())
+        parts, fixed = list(network.modules()), fixed_tensors(network)
         _places[network] = (
-            _distinct(part._parameters for part in parts),
-            _distinct(part._buffers for part in parts),
+            _distinct((part._parameters for part in parts), fixed),
+            _distinct((part._buffers for part in parts), fixed),
         )
     parameters, buffers = _places[network]
     return [home[name] for home, name in parameters], [home[name] for home, name in buffers]
 
 
-def _distinct(homes: Iterable[Mapping[str, Any]]) -> Places:
-    """A place of each tensor; one that two parts share has one place."""
-    places = {id(x): (home, name) for home in homes for name, x in home.items() if x is not None}
+def fixed_tensors(network: nn.Module) -> dict[int, Tensor]:
+    """The tensors of frozen networks in `network` that never move, by their identity."""
+    frozen = [part for part in network.modules() if isinstance(part, Frozen)]
+    return {id(x): x for part in frozen for x in part.fixed()}
+
+
+def _distinct(homes: Iterable[Mapping[str, Any]], fixed: Mapping[int, Tensor]) -> Places:
+    """A place of each tensor that is not fixed; one that two parts share has one place."""
+    tensors = ((x, home, name) for home in homes for name, x in home.items() if x is not None)
+    places = {id(x): (home, name) for x, home, name in tensors if id(x) not in fixed}
     return list(places.values())

@@ -20,7 +20,7 @@ def test_the_named_networks_are_listed_with_a_line_about_each():
     names = {"cnn", "vit-base-16-96", "vit-small-2-32", "wrn-10-1", "wrn-16-1"}
     names |= {"wrn-28-2", "wrn-28-2-4stage", "wrn-28-8", "wrn-37-2"}
     assert set(backbone_names()) == names
-    assert describe().keys() == names | {"wrn-D-K", "timm:NAME"}
+    assert describe().keys() == names | {"wrn-D-K", "timm:NAME", "vectors"}
     assert all(describe().values())
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from interlude.parts.ema import Ema
+from interlude.models import ModelConfig, build
+from interlude.parts.ema import Ema, tensors_of
 
 
 def network():
@@ -170,3 +171,69 @@ def test_an_average_does_not_keep_a_network_alive():
     del model
     gc.collect()
     assert gone() is None
+
+
+def frozen(**options):
+    torch.manual_seed(0)
+    cfg = ModelConfig(name="cnn", frozen=True, head="mlp", hidden=8, **options)
+    return build(cfg, num_classes=3, channels=1, image_size=(8, 8))
+
+
+def shifted(model):
+    """With every parameter that may move moved by one."""
+    with torch.no_grad():
+        for weight in tensors_of(model)[0]:
+            weight.add_(1)
+    return model
+
+
+@pytest.mark.parametrize("unfreeze", ["nothing", "last-stage"])
+def test_what_never_moves_is_shared_and_all_else_is_averaged(unfreeze):
+    model = frozen(unfreeze=unfreeze)
+    ema = Ema(model, 0.5)
+    before = {name: x.clone() for name, x in model.named_parameters()}
+    fixed = {x.data_ptr() for x in model.backbone.fixed()}
+    ema.update(shifted(model))
+    averaged = dict(ema.model.named_parameters())
+    for name, x in model.named_parameters():
+        if x.data_ptr() in fixed:
+            assert averaged[name] is x
+        else:
+            torch.testing.assert_close(averaged[name], before[name] + 0.5)
+    trained = {name for name, x in model.named_parameters() if x.requires_grad}
+    assert trained == {name for name, x in before.items() if averaged[name] is not model.get_parameter(name)}
+    assert not any(x.requires_grad for x in ema.model.parameters())
+    assert all(model.get_parameter(name).requires_grad for name in trained)
+
+
+def test_of_a_frozen_network_only_what_is_trained_is_visited():
+    parameters, buffers = tensors_of(frozen())
+    assert len(parameters) == 4 + 2  # of the hidden layer and its norm, and of the head
+    assert len(buffers) == 3  # of the scaling
+
+
+def test_the_scaling_reaches_the_average():
+    model = frozen()
+    ema = Ema(model, 0.5)
+    model.backbone.settle(torch.rand(9, 64))
+    ema.update(model)
+    assert torch.equal(ema.model.backbone.top.scaling.mean, model.backbone.top.scaling.mean)
+
+
+def test_an_average_of_a_frozen_network_comes_back_from_its_state():
+    model = frozen()
+    ema = Ema(model, 0.5)
+    ema.update(shifted(model))
+    torch.manual_seed(1)
+    again = Ema(
+        build(
+            ModelConfig(name="cnn", frozen=True, head="mlp", hidden=8),
+            num_classes=3,
+            channels=1,
+            image_size=(8, 8),
+        ),
+        0.5,
+    )
+    again.load_state_dict(ema.state_dict())
+    images = torch.randn(2, 1, 8, 8)
+    assert torch.equal(again.model(images), ema.model(images))
