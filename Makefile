@@ -1,14 +1,18 @@
 # The two commands of the README, `make demo` and `make test`, and the ones developers use.
 PYTHON ?= python3
 BIN := .venv/bin
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types units format docs bench-speed clean
+.PHONY: demo test test-slow browser lint types units format docs bench-speed clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
 
 test: lint types units
+
+browser:
+	command -v chromium || { $(SUDO) apt-get update --quiet && $(SUDO) apt-get install --yes --quiet chromium; }
 
 test-slow: .venv/test
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -1,0 +1,5 @@
+"""What a fit found out, as one page to read: RUN/report.html."""
+
+from interlude.report.page import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,36 @@
+"""The verb `report`: make the page of a run again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cyclopts import App, CycloptsError
+
+from interlude.errors import UserError
+from interlude.report.page import write_report
+
+
+def main(tokens: Sequence[str]) -> None:
+    """Run the verb with its tokens."""
+    app = App(name="interlude report", version_flags=[], suppress_keyboard_interrupt=False)
+    app.default(run)
+    try:
+        app(list(tokens), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise UserError(" ".join(str(error).split())) from error
+
+
+def run(folder: Path, /, *, images: Path | None = None, thumbnails: bool = True) -> None:
+    """Make the report of a fit again: one page in RUN/report.html, for any browser.
+
+    Parameters
+    ----------
+    folder
+        A run folder that `interlude fit` finished.
+    images
+        The folder of the images, if it is elsewhere than it was.
+    thumbnails
+        Small copies of a few images inside the page; without them it can be shown where the images may not.
+    """
+    if images is not None and not images.is_dir():
+        raise UserError(f"{images} is no folder of images")
+    print(f"wrote {write_report(folder, images, thumbnails=thumbnails)}")
