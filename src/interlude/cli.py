@@ -26,6 +26,14 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @verb
+def fit(*tokens: Tokens) -> None:
+    """Make a classifier from a folder of images and a few labels, with an honest number and a report."""
+    from interlude.fitting import command
+
+    command.main(tokens)
+
+
+@verb
 def train(*tokens: Tokens) -> None:
     """Train a classifier from labeled and unlabeled images, into a run folder."""
     from interlude import verbs
@@ -39,6 +47,30 @@ def evaluate(*tokens: Tokens) -> None:
     from interlude import verbs
 
     verbs.evaluate(tokens)
+
+
+@verb
+def predict(*tokens: Tokens) -> None:
+    """Judge image files with the model of a run folder: class, probability, prediction set, abstain."""
+    from interlude.prediction import command
+
+    command.main(tokens)
+
+
+@verb
+def export(*tokens: Tokens) -> None:
+    """Write the model of a run folder as one ONNX file, preprocessing and calibration inside."""
+    from interlude import onnx_export
+
+    onnx_export.main(tokens)
+
+
+@verb
+def report(*tokens: Tokens) -> None:
+    """Make the report of a finished fit again: one page, RUN/report.html."""
+    from interlude.report import command
+
+    command.main(tokens)
 
 
 @verb
@@ -61,6 +93,14 @@ def config(*tokens: Tokens) -> None:
 def bench(*tokens: Tokens) -> None:
     """Run whole experiments: suites of runs, their tables and plots."""
     from interlude.bench import command
+
+    command.main(tokens)
+
+
+@verb
+def doctor(*tokens: Tokens) -> None:
+    """Examine a folder of images before training on it: what is wrong, and what to do."""
+    from interlude.doctor import command
 
     command.main(tokens)
 

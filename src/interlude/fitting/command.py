@@ -1,0 +1,50 @@
+"""The verb `fit`: a folder of images and a few labels in, a model, a number and a report out."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from interlude.fitting.fit import Fitted
+from interlude.fitting.fit import fit as run_fit
+from interlude.fitting.options import FitOptions
+
+
+def main(tokens: Sequence[str]) -> None:
+    """The verb `fit`."""
+    app = App(name="interlude fit", version_flags=[], suppress_keyboard_interrupt=False)
+
+    @app.default
+    def fit(folder: Path, /, *, options: Annotated[FitOptions, Parameter(name="*")] = FitOptions()) -> None:
+        """Make a classifier from a folder of images and a few labels, with an honest number and a report.
+
+        Parameters
+        ----------
+        folder
+            A sub-folder for each class (and unlabeled/), or train/ val/ test/, or one folder with --labels.
+        """
+        print(summary(run_fit(folder, options, command=shlex.join(["interlude", "fit", *tokens]))))
+
+    app(list(tokens), exit_on_error=False, print_error=False)
+
+
+def summary(fitted: Fitted) -> str:
+    """The verdict, the number, and where everything is."""
+    found = fitted.comparison
+    lines = [found.verdict.sentence]
+    if found.held_out is not None:
+        kept = found.held_out.accuracy(found.verdict.keep)
+        lines.append(
+            f"balanced accuracy on new images like these: {kept.mean:.1f} % (95% interval {kept.low:.1f} to "
+            f"{kept.high:.1f}), from {len(found.held_out.labels)} labels held out in turn"
+        )
+    if fitted.test is not None:
+        sealed = fitted.test["balanced_accuracy"]
+        lines.append(
+            f"balanced accuracy on the {fitted.test['images']:,} sealed test images: {sealed['mean']:.1f} % "
+            f"(95% interval {sealed['low']:.1f} to {sealed['high']:.1f})"
+        )
+    lines += [f"model: {fitted.folder}", f"report: {fitted.report}"]
+    return "\n".join(lines)

@@ -1,0 +1,196 @@
+"""From a folder to a model: the doctor, the plan, the held-out comparison, the final model, the report."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from interlude import data, memory
+from interlude.config import Config
+from interlude.data import Split
+from interlude.data.listing import Listing, list_folder
+from interlude.doctor import Diagnosis, examine
+from interlude.doctor.table import render
+from interlude.errors import RunError, UserError
+from interlude.fitting import outcome
+from interlude.fitting.budget import Schedule
+from interlude.fitting.candidates import Candidate, candidates
+from interlude.fitting.choose import LONGEST, Choice, Plan, choose
+from interlude.fitting.compare import Comparison, compare, folds_for, plan_runs, shortened
+from interlude.fitting.folds import Folds
+from interlude.fitting.options import FitOptions
+from interlude.fitting.probe import fit_probe
+from interlude.fitting.relations import heeded
+from interlude.fitting.request import Memo, Request, Watch, configure, facts_of
+from interlude.method import find_method
+from interlude.predictor import save_calibration
+from interlude.progress import note, silence
+from interlude.report import write_report
+from interlude.run import Run, settle_views
+from interlude.session import Session, write_text
+from interlude.training import open_folder
+
+FEATURES_SHARE = 0.5  # of the budget that the extraction of vectors may take
+LEAST_SHARE = 0.25  # that training has even where all before took longer than planned
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit came to."""
+
+    folder: Path
+    comparison: Comparison
+    test: dict[str, Any] | None
+    report: Path
+
+
+def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") -> Fitted:
+    """Examine, plan, compare, train, calibrate, report; a fit that was stopped goes on where it was."""
+    request, watch = Request(folder, options, command), Watch()
+    open_out(request)
+    listing = list_folder(request.folder, request.options.labels, request.options.group)
+    diagnosis = diagnose(request, listing)
+    watch.lap("doctor")
+    plan = choose(request.options, facts_of(listing))
+    tell(request, plan.choices)
+    found = candidates(plan.method, pretrained=plan.lane == "features")
+    configs, split = prepare(request, plan, found, lambda split: heeded(split, listing, diagnosis))
+    watch.lap("features")
+    left = max(request.budget - watch.total, LEAST_SHARE * request.budget)
+    folds, made = scheduled(request, configs, split, left, plan.lane)
+    configs = {x: shortened(cfg, made.steps) for x, cfg in configs.items()}
+    choices = [*plan.choices, Choice("steps", f"{made.steps:,}", made.why)]
+    tell(request, choices[len(plan.choices) :])
+    comparison = compare(request.out / "cv.jsonl", split, configs, folds, made, quiet=request.quiet)
+    watch.lap("cross_validation")
+    kept = next(x for x in found if x.name == comparison.verdict.keep)
+    run = train_final(request, kept, configs[kept], split)
+    watch.lap("training")
+    return leave(request, choices, found, comparison, run, watch)
+
+
+def open_out(request: Request) -> None:
+    """The run folder, new or gone on with, never in the image folder."""
+    out = request.out
+    if out.resolve().is_relative_to(request.folder.expanduser().resolve()):
+        raise UserError(f"{out} is in the image folder, where nothing is written; choose another --out")
+    if out.exists() and any(out.iterdir()) and not request.options.resume:
+        raise UserError(f"{out} exists already; go on with that fit by --resume, or choose another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out") from error
+
+
+def diagnose(request: Request, listing: Listing) -> Diagnosis:
+    """What the doctor says of the folder; what is serious ends the fit here."""
+    diagnosis = examine(listing, quiet=request.quiet)
+    write_text(request.out / "doctor.json", diagnosis.to_json() + "\n")
+    if not request.quiet or diagnosis.stops:
+        render(diagnosis)
+    if diagnosis.stops and not request.options.force:
+        raise RunError("findings of the doctor stop this fit (see above); mend them, or go on by --force")
+    return diagnosis
+
+
+def prepare(
+    request: Request, plan: Plan, found: list[Candidate], heed: Callable[[Split], Split]
+) -> tuple[dict[Candidate, Config], Split]:
+    """The images, and the settings of each candidate, which see them alike."""
+    configs = {x: configure(request, plan, x.settings or found[1].settings) for x in found}
+    first = configs[found[0]]
+    with silence(request.quiet):
+        split = heed(data.load(first.data, labels=None, fold=0))
+    if first.keep_memory:
+        memory.keep_heap()
+    if not request.quiet:
+        for sentence in split.notes:
+            note(sentence)
+    minutes = FEATURES_SHARE * request.budget / 60
+    first = replace(first, features=replace(first.features, budget=minutes))
+    settled = settled_views(request, first, split)
+    for candidate, cfg in configs.items():
+        model = replace(settled.model, head="linear") if candidate.is_probe else settled.model
+        configs[candidate] = replace(cfg, model=model, features=settled.features)
+    if plan.lane == "features":
+        Run(configs[found[0]], split, find_method(first.method.name)).prepare(quiet=request.quiet)
+    return configs, split
+
+
+def settled_views(request: Request, cfg: Config, split: Split) -> Config:
+    """How a frozen network sees the images, by a short trial of its speed when the fit begins."""
+    memo = Memo(request.out / "plan.json")
+    before = memo.read("views")
+    if before is not None:
+        model = replace(cfg.model, input_size=before["input_size"])
+        return replace(cfg, model=model, features=replace(cfg.features, **before["features"]))
+    cfg = settle_views(cfg, split, find_method(cfg.method.name), tell=None if request.quiet else note)
+    views = {"weak": cfg.features.weak, "strong": cfg.features.strong}
+    memo.write("views", {"input_size": cfg.model.input_size, "features": views})
+    return cfg
+
+
+def scheduled(
+    request: Request, configs: dict[Candidate, Config], split: Split, seconds: float, lane: str
+) -> tuple[Folds, Schedule]:
+    """Folds and steps that the budget allows; a fit that goes on keeps those it began with."""
+    memo = Memo(request.out / "plan.json")
+    before = memo.read("schedule")
+    if before is None:
+        most = request.options.steps or LONGEST[lane] * next(iter(configs.values())).steps
+        folds, made = plan_runs(configs, split, seconds, most_steps=most)
+        memo.write("schedule", asdict(made))
+        return folds, made
+    return folds_for(split, Schedule(**before)), Schedule(**before)
+
+
+def train_final(request: Request, kept: Candidate, cfg: Config, split: Split) -> Run:
+    """The model that is kept, trained on all labels; its test images are opened here and nowhere else."""
+    run = Run(cfg, split, find_method(cfg.method.name))
+    if not (request.out / "config.yaml").exists():
+        open_folder(request.out, cfg, split)
+    run.prepare(quiet=request.quiet)
+    session = Session(run, request.out, quiet=request.quiet)
+    if kept.is_probe:
+        fit_probe(run)
+        session.finish()
+    else:
+        session.complete()
+    return run
+
+
+def leave(
+    request: Request,
+    choices: list[Choice],
+    found: list[Candidate],
+    comparison: Comparison,
+    run: Run,
+    watch: Watch,
+) -> Fitted:
+    """Calibrate the model and write down what was found out."""
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    calibration = outcome.calibrated(run, comparison, run.split, coverage=request.options.coverage)
+    usual = outcome.usual_in_pool(run)
+    save_calibration(request.out, calibration, usual)
+    pool = outcome.describe_pool(run, calibration, usual, request.out / "unlabeled.csv")
+    watch.lap("report")
+    made = outcome.Outcome(
+        name=request.folder.resolve().name,
+        command=request.command,
+        created=created,
+        seconds={**watch.seconds, "total": watch.total},
+        choices=choices,
+        candidates=found,
+        comparison=comparison,
+        split=run.split,
+        test=outcome.test_figures(run, created),
+    )
+    write_text(request.out / "fit.json", made.to_json(calibration, pool))
+    return Fitted(request.out, comparison, made.test, write_report(request.out, request.folder))
+
+
+def tell(request: Request, choices: list[Choice]) -> None:
+    """Each choice with its reason, a line each."""
+    for choice in choices if not request.quiet else ():
+        note(f"{choice.name}: {choice.value} ({choice.reason})")
