@@ -75,7 +75,7 @@ MAY_IMPORT = {
     "report": {"data", "errors", "report"},
     "fitting": BASE
     | {"__init__", "calibration", "config", "doctor", "features", "fitting", "intervals", "loop", "memory"}
-    | {"method", "methods", "predictor", "progress", "report", "run", "session", "training"},
+    | {"method", "methods", "predictor", "progress", "report", "run", "session", "signals", "training"},
     "samples": BASE | {"predictor", "tables"},
     "estimator": BASE
     | {"config", "fitting", "journal", "loop", "method", "predictor", "progress", "run", "samples", "tables"},

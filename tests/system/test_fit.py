@@ -2,8 +2,10 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,19 @@ from sklearn.datasets import load_digits
 
 pytestmark = pytest.mark.slow
 
-QUICK = ["--lane", "scratch", "--steps", "12", "--augment", "digits", "--threads", "1", "--quiet"]
+QUICK = [
+    "--lane",
+    "scratch",
+    "--steps",
+    "12",
+    "--budget",
+    "10s",
+    "--augment",
+    "digits",
+    "--threads",
+    "1",
+    "--quiet",
+]
 
 
 def interlude(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -98,6 +112,25 @@ def test_a_fit_that_goes_on_ends_with_the_same_verdict(fitted: Path) -> None:
     done = interlude("fit", "digits", *words, cwd=fitted)
     assert done.returncode == 0, done.stderr
     assert done.stdout == (fitted / "said.txt").read_text()
+
+
+def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path) -> None:
+    write_digits(tmp_path / "digits", images=100, labels_each=4, classes=3)
+    words = ["fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK]
+    command = [sys.executable, "-m", "interlude", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+        kept = tmp_path / "run" / "cv.jsonl"
+        while running.poll() is None and not (kept.exists() and kept.read_text().count("\n") >= 2):
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        said = running.stderr.read()
+    assert running.returncode == 130
+    assert "go on with: interlude fit digits" in said
+    before = kept.read_text().splitlines()
+    done = interlude(*words, "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert kept.read_text().splitlines()[: len(before)] == before
 
 
 def test_one_label_a_class_gives_a_model_and_no_number(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The verb `fit`: a folder of images and a few labels in, a model, a number and a report out."""
 
 import shlex
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from cyclopts import App, Parameter
 from interlude.fitting.fit import Fitted
 from interlude.fitting.fit import fit as run_fit
 from interlude.fitting.options import FitOptions
+from interlude.signals import Stopped
 
 
 def main(tokens: Sequence[str]) -> None:
@@ -25,9 +27,15 @@ def main(tokens: Sequence[str]) -> None:
         folder
             A sub-folder for each class (and unlabeled/), or train/ val/ test/, or one folder with --labels.
         """
-        print(summary(run_fit(folder, options, command=shlex.join(["interlude", "fit", *tokens]))))
+        print(summary(run_fit(folder, options, command=command)))
 
-    app(list(tokens), exit_on_error=False, print_error=False)
+    command = shlex.join(["interlude", "fit", *tokens])
+    try:
+        app(list(tokens), exit_on_error=False, print_error=False)
+    except KeyboardInterrupt as stop:
+        again = command if "--resume" in tokens else f"{command} --resume"
+        number = getattr(stop, "signal", signal.SIGINT)
+        raise Stopped(f"stopped; what is finished is kept, go on with: {again}", number) from stop
 
 
 def summary(fitted: Fitted) -> str:

@@ -77,8 +77,7 @@ class Trials:
             place = candidate.name, repetition, fold
             if place not in self.done or self.done[place].held.tolist() != held.tolist():
                 self.done[place] = self.trial(candidate, repetition, fold, learned, held)
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(self.done[place].to_json() + "\n")
+                append(self.path, self.done[place].to_json())
             trials.append(self.done[place])
         told(len(wanted), len(wanted))
         return trials
@@ -116,6 +115,14 @@ def read(path: Path) -> list[Trial]:
         except (ValueError, KeyError, TypeError):
             continue
     return trials
+
+
+def append(path: Path, line: str) -> None:
+    """Add a line, apart from one that a killed process left half written."""
+    with path.open("a+b") as file:
+        if file.tell() and path.read_bytes()[-1:] != b"\n":
+            file.write(b"\n")
+        file.write(line.encode() + b"\n")
 
 
 def held_out(trials: list[Trial], labels: Rows, groups: NDArray[Any] | None) -> HeldOut:

@@ -9,7 +9,7 @@ from interlude.config import Layer, resolve
 from interlude.data import DataConfig, load
 from interlude.fitting.candidates import Candidate
 from interlude.fitting.folds import make_folds
-from interlude.fitting.trials import Trial, Trials, held_out, predictions, read
+from interlude.fitting.trials import Trial, Trials, append, held_out, predictions, read
 
 TINY = {"data": "digits", "model": "cnn", "augment": "digits", "batch": 4, "mu": 1, "steps": 2, "threads": 1}
 
@@ -31,6 +31,14 @@ def test_a_line_that_was_being_written_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "cv.jsonl"
     path.write_text(trial("a", [0], [0]).to_json() + "\n" + trial("b", [0], [0]).to_json()[:40])
     assert [found.candidate for found in read(path)] == ["a"]
+
+
+def test_a_line_after_a_torn_one_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "cv.jsonl"
+    path.write_text(trial("a", [0], [0]).to_json()[:40])
+    append(path, trial("b", [0], [0]).to_json())
+    append(path, trial("c", [0], [0]).to_json())
+    assert [found.candidate for found in read(path)] == ["b", "c"]
 
 
 def test_an_image_counts_by_the_share_of_its_tries_that_were_right() -> None:
