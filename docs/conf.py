@@ -11,7 +11,7 @@ from pages import write_decision_index, write_method_pages, write_speed_table
 project = "interlude"
 author = "the interlude developers"
 release = version = interlude.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "interlude"
 exclude_patterns = ["_build", "learning.md", "speed-table.md"]

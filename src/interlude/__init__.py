@@ -9,19 +9,21 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from interlude.errors import RunError, UserError
+    from interlude.estimator import InterludeClassifier
     from interlude.method import Batch, Clock, Method, Objective, Task, find_method, method_names, register
     from interlude.models import Classifier
     from interlude.options import option
-    from interlude.predictor import Predictor
+    from interlude.predictor import Predictor, load
     from interlude.session import Result
     from interlude.training import train
 
 _HOMES = {
     "errors": ("RunError", "UserError"),
+    "estimator": ("InterludeClassifier",),
     "method": ("Batch", "Clock", "Method", "Objective", "Task", "find_method", "method_names", "register"),
     "models": ("Classifier",),
     "options": ("option",),
-    "predictor": ("Predictor",),
+    "predictor": ("Predictor", "load"),
     "session": ("Result",),
     "training": ("train",),
 }
@@ -30,6 +32,7 @@ __all__ = [
     "Batch",
     "Classifier",
     "Clock",
+    "InterludeClassifier",
     "Method",
     "Objective",
     "Predictor",
@@ -39,6 +42,7 @@ __all__ = [
     "UserError",
     "__version__",
     "find_method",
+    "load",
     "method_names",
     "option",
     "register",

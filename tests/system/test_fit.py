@@ -15,19 +15,8 @@ from sklearn.datasets import load_digits
 
 pytestmark = pytest.mark.slow
 
-QUICK = [
-    "--lane",
-    "scratch",
-    "--steps",
-    "12",
-    "--budget",
-    "10s",
-    "--augment",
-    "digits",
-    "--threads",
-    "1",
-    "--quiet",
-]
+QUICK = ["--lane", "scratch", "--steps", "12", "--repetitions", "1", "--augment", "digits", "--threads", "1"]
+QUICK += ["--quiet"]
 
 
 def interlude(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -49,7 +49,14 @@ class Schedule:
 
 
 def schedule(
-    seconds: float, pace: Mapping[str, float], *, method: str, folds: int, most_steps: int, extra: float = 0.0
+    seconds: float,
+    pace: Mapping[str, float],
+    *,
+    method: str,
+    folds: int,
+    most_steps: int,
+    extra: float = 0.0,
+    most_repetitions: int | None = None,
 ) -> Schedule:
     """What fits into `seconds`, given the seconds of a step of each candidate, `method` the dearest.
 
@@ -73,7 +80,10 @@ def schedule(
             why = f"{show_time(seconds)} are enough for one run only; an estimate takes {show_time(needed)}"
         return Schedule(max(FEWEST_STEPS, steps), 0, 0, why)
     repetitions = 1
-    while repetitions < MOST_REPETITIONS and affordable(number * (repetitions + 1)) >= most_steps:
+    while (
+        repetitions < (most_repetitions or MOST_REPETITIONS)
+        and affordable(number * (repetitions + 1)) >= most_steps
+    ):
         repetitions += 1
     made = Schedule(steps, number, repetitions, "")
     why = f"{show_time(seconds)} at {1000 * pace[method]:.0f} ms a step, {made.runs} held-out runs of each"

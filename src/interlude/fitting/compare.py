@@ -38,7 +38,12 @@ class Comparison:
 
 
 def plan_runs(
-    configs: Mapping[Candidate, Config], split: Split, seconds: float, *, most_steps: int
+    configs: Mapping[Candidate, Config],
+    split: Split,
+    seconds: float,
+    *,
+    most_steps: int,
+    repetitions: int | None = None,
 ) -> tuple[Folds, Schedule]:
     """The folds that labels and budget allow, and how many steps a run has."""
     folds = make_folds(split.labeled.labels_of().numpy(), groups_of(split))
@@ -50,6 +55,7 @@ def plan_runs(
         method=method.name,
         folds=folds.number,
         most_steps=most_steps,
+        most_repetitions=repetitions,
         extra=PROBE_SECONDS if any(x.is_probe for x in configs) else 0.0,
     )
     return folds_for(split, made), made

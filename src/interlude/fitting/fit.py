@@ -139,7 +139,9 @@ def scheduled(
     before = memo.read("schedule")
     if before is None:
         most = request.options.steps or LONGEST[lane] * next(iter(configs.values())).steps
-        folds, made = plan_runs(configs, split, seconds, most_steps=most)
+        folds, made = plan_runs(
+            configs, split, seconds, most_steps=most, repetitions=request.options.repetitions
+        )
         memo.write("schedule", asdict(made))
         return folds, made
     return folds_for(split, Schedule(**before)), Schedule(**before)

@@ -31,6 +31,9 @@ class FitOptions(Options):
         None, "kind of images: natural, gentle, digits, grayscale-medical; `interlude list policies`"
     )
     steps: int | None = option(None, "at most so many steps in each run", at_least=1)
+    repetitions: int | None = option(
+        None, "how often the labels are parted into folds; default as the budget allows", at_least=1
+    )
     coverage: float = option(0.9, "how often the prediction sets shall hold the true class", above=0, below=1)
     seed: int = option(0, "randomness of training and of the folds", at_least=0)
     threads: int = option(0, "CPU threads; 0 = as many as cores are free when it starts", at_least=0)
