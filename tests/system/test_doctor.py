@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from processes import listening
+
 KEYS = {
     "schema",
     "report",
@@ -183,7 +185,7 @@ def test_ctrl_c_ends_at_once_and_leaves_nothing(images, tmp_path):
     for number in range(3000):
         os.link(images / "cat/0.png", images / f"unlabeled/more{number}.png")
     command = [sys.executable, "-m", "interlude", "doctor", "images"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = listening(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert "looking at images" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     began = time.monotonic()

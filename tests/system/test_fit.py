@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from processes import listening
+
 pytestmark = pytest.mark.slow
 
 QUICK = ["--lane", "scratch", "--steps", "12", "--repetitions", "1", "--augment", "digits", "--threads", "1"]
@@ -107,7 +109,7 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path) -> Non
     write_digits(tmp_path / "digits", images=100, labels_each=4, classes=3)
     words = ["fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK]
     command = [sys.executable, "-m", "interlude", *words]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+    with listening(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         kept = tmp_path / "run" / "cv.jsonl"
         while running.poll() is None and not (kept.exists() and kept.read_text().count("\n") >= 2):
             time.sleep(0.1)
