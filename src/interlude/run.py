@@ -41,6 +41,8 @@ def settle(cfg: Config, tell: Callable[[str], None] | None = None) -> Config:
             f"labels_first must be below the {cfg.steps} steps of the run, got {cfg.labels_first}; "
             "for labels alone there is a method of its own, see `interlude list methods`"
         )
+    if cfg.model.frozen and not cfg.model.pretrained and cfg.model.weights is None and tell:
+        tell("warning: a frozen network needs weights: --model.pretrained, or --model.weights FILE")
     name, labels, fold = data.parse_address(cfg.data.name, cfg.labels, cfg.fold)
     short = name.rstrip("/").rpartition("/")[2]
     out = cfg.out or f"runs/{short}@{labels or 'all'}-{method.name}-seed{cfg.seed}"

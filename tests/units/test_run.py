@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from interlude import machine
+from interlude.config import Layer, resolve
 from interlude.machine import Cores
 from interlude.methods.fixmatch import FixMatch
 from interlude.run import settle
@@ -55,3 +56,13 @@ def test_batches_are_made_ahead_on_a_free_core_or_beside_a_device(
     run.device = torch.device(device)
     run.cfg = replace(run.cfg, overlap=wanted)
     assert Session(run, tmp_path, quiet=True).overlap is expected
+
+
+def test_a_frozen_network_without_weights_is_warned_of():
+    told = []
+    cfg = resolve([Layer("test", {"data": "digits", "model": {"name": "cnn", "frozen": True}, "threads": 1})])
+    settle(cfg, tell=told.append)
+    assert any("needs weights" in line for line in told)
+    told.clear()
+    settle(replace(cfg, model=replace(cfg.model, weights="w.safetensors")), tell=told.append)
+    assert not told
