@@ -144,3 +144,13 @@ def test_serious_findings_stop_it_and_say_how_to_go_on(tmp_path: Path) -> None:
     done = interlude("fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK, cwd=tmp_path)
     assert done.returncode == 1
     assert "--force" in done.stderr
+    again = interlude("fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK, cwd=tmp_path)
+    assert "--force" in again.stderr, "nothing was begun, so the same command may be given again"
+
+
+@pytest.mark.parametrize("words", [["nowhere"], ["digits", "--budget", "ten"]])
+def test_what_cannot_begin_leaves_nothing_behind(words: list[str], tmp_path: Path) -> None:
+    write_digits(tmp_path / "digits", images=20, labels_each=1, classes=3)
+    done = interlude("fit", *words, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert not (tmp_path / "run").exists()

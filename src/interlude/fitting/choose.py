@@ -1,10 +1,9 @@
 """Lane, network, image size, policy and the rest, chosen from the data; each with its reason."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from interlude.config import Layer, nested, read_file
+from interlude.config import nested, read_file
 from interlude.errors import UserError
 from interlude.fitting.options import FitOptions
 from interlude.fitting.pretrained import find_weights
@@ -39,10 +38,6 @@ class Plan:
     method: dict[str, Any]
     common: dict[str, Any]
     choices: list[Choice]
-
-    def layer(self, method: Mapping[str, Any]) -> Layer:
-        """The settings of a candidate with this method."""
-        return Layer("fit", {**self.common, "method": dict(method)})
 
 
 GIVEN = "you said so"

@@ -32,6 +32,7 @@ from interlude.session import Session, write_text
 from interlude.training import open_folder
 
 FEATURES_SHARE = 0.5  # of the budget that the extraction of vectors may take
+DIAGNOSIS = "doctor.json"  # alone it is of a fit that the doctor stopped, which may begin again
 LEAST_SHARE = 0.25  # that training has even where all before took longer than planned
 
 
@@ -48,8 +49,9 @@ class Fitted:
 def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") -> Fitted:
     """Examine, plan, compare, train, calibrate, report; a fit that was stopped goes on where it was."""
     request, watch = Request(folder, options, command), Watch()
-    open_out(request)
+    budget = request.budget
     listing = list_folder(request.folder, request.options.labels, request.options.group)
+    open_out(request)
     diagnosis = diagnose(request, listing)
     watch.lap("doctor")
     plan = choose(request.options, facts_of(listing))
@@ -57,7 +59,7 @@ def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") 
     found = candidates(plan.method, pretrained=plan.lane == "features")
     configs, split = prepare(request, plan, found, lambda split: heeded(split, listing, diagnosis))
     watch.lap("features")
-    left = max(request.budget - watch.total, LEAST_SHARE * request.budget)
+    left = max(budget - watch.total, LEAST_SHARE * budget)
     folds, made = scheduled(request, configs, split, left, plan.lane)
     configs = {x: shortened(cfg, made.steps) for x, cfg in configs.items()}
     choices = [*plan.choices, Choice("steps", f"{made.steps:,}", made.why)]
@@ -75,7 +77,8 @@ def open_out(request: Request) -> None:
     out = request.out
     if out.resolve().is_relative_to(request.folder.expanduser().resolve()):
         raise UserError(f"{out} is in the image folder, where nothing is written; choose another --out")
-    if out.exists() and any(out.iterdir()) and not request.options.resume:
+    begun = out.is_dir() and any(path.name != DIAGNOSIS for path in out.iterdir())
+    if begun and not request.options.resume:
         raise UserError(f"{out} exists already; go on with that fit by --resume, or choose another --out")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -86,7 +89,7 @@ def open_out(request: Request) -> None:
 def diagnose(request: Request, listing: Listing) -> Diagnosis:
     """What the doctor says of the folder; what is serious ends the fit here."""
     diagnosis = examine(listing, quiet=request.quiet)
-    write_text(request.out / "doctor.json", diagnosis.to_json() + "\n")
+    write_text(request.out / DIAGNOSIS, diagnosis.to_json() + "\n")
     if not request.quiet or diagnosis.stops:
         render(diagnosis)
     if diagnosis.stops and not request.options.force:
@@ -149,7 +152,7 @@ def scheduled(
 
 def train_final(request: Request, kept: Candidate, cfg: Config, split: Split) -> Run:
     """The model that is kept, trained on all labels; its test images are opened here and nowhere else."""
-    run = Run(cfg, split, find_method(cfg.method.name))
+    run = Run(cfg, replace(split, notes=()), find_method(cfg.method.name))  # the notes were told before
     if not (request.out / "config.yaml").exists():
         open_folder(request.out, cfg, split)
     run.prepare(quiet=request.quiet)

@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlude.config import Config, resolve
+from interlude.config import Config, Layer, resolve
 from interlude.data.decode import Unreadable, look
 from interlude.data.listing import Listing
 from interlude.errors import UserError
@@ -62,16 +62,15 @@ def facts_of(listing: Listing) -> Facts:
 
 def configure(request: Request, plan: Plan, method: Mapping[str, Any]) -> Config:
     """The settings of one candidate, as `train` would take them."""
-    layer = plan.layer(method)
-    common = dict(layer.values)
+    common = {**plan.common, "method": dict(method)}
     common["data"] = {
-        **common["data"],
+        **plan.common["data"],
         "name": f"folder:{request.folder}",
         "labels_file": request.options.labels,
         "group": request.options.group,
     }
     common |= {"seed": request.options.seed, "threads": request.options.threads, "out": str(request.out)}
-    return settle(resolve([replace(layer, values=common)]))
+    return settle(resolve([Layer("fit", common)]))
 
 
 class Watch:
