@@ -1,12 +1,15 @@
 """`interlude bench` from the command line: run, skip, stop, resume, table, plot, check."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
+from processes import below, listening
 
 SUITE = """
 title: tiny
@@ -38,7 +41,7 @@ def spawn_bench(tmp_path):
     def start(*args):
         command = [sys.executable, "-m", "interlude", "bench", "tiny.yaml", *args]
         started.append(
-            subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            listening(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
         return started[-1]
 
@@ -54,7 +57,7 @@ def results(folder):
 
 
 def wait_for_a_checkpoint(folder, process):
-    for _ in range(3000):
+    for _ in range(15_000):
         if list(folder.glob("runs/bench/*/checkpoints/last.pt")):
             return
         assert process.poll() is None, process.communicate()
@@ -76,6 +79,7 @@ def test_bench_lists_its_suites(interlude):
         (["table1", "--limit", "0"], "limit must be >= 1"),
         (["table1", "--only", "interlud"], "did you mean 'interlude'"),
         (["plot", "table1"], "no results of table1"),
+        (["table", "table1"], "no results of table1"),
         (["check", "abc"], "no result has an id"),
     ],
 )
@@ -171,3 +175,39 @@ def test_no_cell_is_started_when_the_time_is_over(interlude, suite, tmp_path):
     assert "0 cells finished now, 2 left" in outcome.err
     assert interlude("bench", "tiny.yaml", "--limit", "1").code == 0
     assert len(results(tmp_path)) == 1
+
+
+@pytest.mark.slow
+def test_on_a_cluster_the_cell_of_a_killed_worker_goes_on_to_the_same_bits(
+    interlude, suite, spawn_bench, tmp_path
+):
+    suite(120)
+    process = spawn_bench("--only", "interlude", "--ray", "local")
+    wait_for_a_checkpoint(tmp_path, process)
+    (worker,) = below(process.pid, "ray::run_cell")
+    os.kill(worker, signal.SIGKILL)
+    _, words = process.communicate(timeout=300)
+    assert process.returncode == 0, words
+    (line,) = results(tmp_path)
+    assert line["cpu_seconds"] is None, "the cell was not lost in the middle"
+    assert line["machine"]
+
+    assert (
+        interlude("bench", "tiny.yaml", "--only", "interlude", "--results", "r2", "--runs", "runs2").code == 0
+    )
+    assert line["model_hash"] == json.loads((tmp_path / "r2/tiny.jsonl").read_text())["model_hash"]
+
+
+@pytest.mark.slow
+def test_on_a_cluster_too_a_stopped_suite_saves_and_goes_on_anywhere(interlude, suite, spawn_bench, tmp_path):
+    suite(120)
+    process = spawn_bench("--only", "interlude", "--ray", "local")
+    wait_for_a_checkpoint(tmp_path, process)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=300)
+    assert process.returncode == 130, words
+    assert "stopped and saved" in words
+    assert "go on with: interlude bench tiny.yaml --only interlude --ray local" in words
+    assert interlude("bench", "tiny.yaml", "--only", "interlude").code == 0
+    (line,) = results(tmp_path)
+    assert line["cpu_seconds"] is None, "the run began anew"

@@ -26,9 +26,9 @@ from interlude.bench.runner import (
     run_cells,
     to_do,
 )
-from interlude.bench.store import Store
+from interlude.bench.store import Line, Store
 from interlude.bench.suites import Suite, load_suite, suite_names
-from interlude.bench.summary import Summary, summarize
+from interlude.bench.summary import summarize
 from interlude.bench.tables import write_tables
 from interlude.bench.view import View
 from interlude.errors import RunError, UserError
@@ -74,8 +74,32 @@ class Place(Options):
         )
 
 
+@dataclass(frozen=True)
+class Cluster(Options):
+    """Where cells run if not here."""
+
+    ray: str | None = option(
+        None, "run on a Ray cluster: its address, auto for the one of this machine, local for a new one"
+    )
+    gpus: float | None = option(
+        None,
+        "GPUs of a cell on a cluster, a part of one allowed; by default 1 where there are any",
+        at_least=0,
+    )
+
+    def executor(self, jobs: int | None, place: Place) -> Executor:
+        """What runs the cells."""
+        if self.ray is None:
+            return Local(jobs or 1)
+        from interlude.bench.cluster import OnRay
+
+        gpus = 0.0 if place.device == "cpu" else self.gpus
+        return OnRay(self.ray, jobs=jobs, threads=place.threads, gpus=gpus)
+
+
 Selected = Annotated[Selection, Parameter(name="*")]
 Placed = Annotated[Place, Parameter(name="*")]
+Clustered = Annotated[Cluster, Parameter(name="*")]
 
 app = App(name="interlude bench", version_flags=[], suppress_keyboard_interrupt=False)
 
@@ -99,7 +123,8 @@ def run(
     *,
     selection: Selected = Selection(),
     place: Placed = Place(),
-    jobs: int = 1,
+    cluster: Clustered = Cluster(),
+    jobs: int | None = None,
     dry_run: bool = False,
     pilot: bool = True,
 ) -> None:
@@ -110,13 +135,13 @@ def run(
     suite
         A suite's name (`interlude bench` lists them) or a YAML file.
     jobs
-        How many cells run side by side.
+        How many cells run side by side: one by default, on a cluster as many as it has room for.
     dry_run
         Only say what would be run and how long it would take.
     pilot
         Measure the pace by a few steps for --dry-run; otherwise go by a table.
     """
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be >= 1, got {jobs}")
     chosen = load_suite(suite, selection.scale)
     cells = expand(chosen, Choice(selection.only, selection.data, selection.seeds))
@@ -126,10 +151,13 @@ def run(
         return
     missing = to_do(chosen, cells, store)
     if dry_run:
-        print(report(chosen, cells, missing[: selection.limit], jobs=jobs, pilot=pilot))
+        print(report(chosen, cells, missing[: selection.limit], jobs=jobs or 1, pilot=pilot))
         return
     copy_results(chosen, cells, store)
-    run_missing(chosen, cells, missing, store, selection, place, Local(jobs))
+    if not missing:
+        note(f"{chosen.name}: every cell has its result; see `interlude bench table {chosen.name}`")
+        return
+    run_missing(chosen, cells, missing, store, selection, place, cluster.executor(jobs, place))
 
 
 def run_missing(
@@ -194,13 +222,14 @@ def table(suite: str, *, scale: str = "mini", results: Path = RESULTS, out: Path
         Folder to write to; default RESULTS/tables.
     """
     chosen, folder = load_suite(suite, scale), out or results / "tables"
+    lines = _lines(chosen, results)
     if chosen.kind == "walltime":
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{chosen.name}-{scale}.md"
-        path.write_text(walltime.markdown(chosen, Store(results).lines(chosen.name, scale)), encoding="utf-8")
+        path.write_text(walltime.markdown(chosen, lines), encoding="utf-8")
         written = [path]
     else:
-        written = write_tables(_summary(chosen, results), folder)
+        written = write_tables(summarize(chosen, lines), folder)
     print(written[0].read_text(encoding="utf-8"))
     note(f"wrote {', '.join(map(str, written))}")
 
@@ -223,12 +252,7 @@ def plot(suite: str, *, scale: str = "mini", results: Path = RESULTS, out: Path 
     from interlude.bench.plots import write_plots
 
     chosen = load_suite(suite, scale)
-    lines = Store(results).lines(chosen.name, scale)
-    if not lines:
-        raise UserError(
-            f"no results of {suite} at scale {scale} in {results}; run `interlude bench {suite}` first"
-        )
-    for path in write_plots(chosen, lines, out or results / "plots"):
+    for path in write_plots(chosen, _lines(chosen, results), out or results / "plots"):
         print(path)
 
 
@@ -268,5 +292,11 @@ def check(
     print("it reproduces")
 
 
-def _summary(suite: Suite, results: Path) -> Summary:
-    return summarize(suite, Store(results).lines(suite.name, suite.scale))
+def _lines(suite: Suite, results: Path) -> list[Line]:
+    lines = Store(results).lines(suite.name, suite.scale)
+    if not lines:
+        name = suite.name
+        raise UserError(
+            f"no results of {name} at scale {suite.scale} in {results}; run `interlude bench {name}` first"
+        )
+    return lines
