@@ -56,7 +56,7 @@ TASKS = {
     "CIFAR-10, 40 labels, all 50,000 images": Task("cifar10", 40, pool=None),
 }
 FULL = 3  # so many of the tasks, the first ones, are for all methods
-OURS = "interlude-plus, the recipe"
+OURS, WIDER = "interlude-plus, the recipe", "interlude-plus, the recipe with 256 directions"
 EXTRACTION, CONTROLS = "extraction", "controls"
 CELLS: dict[str, dict[str, Any] | None] = {  # None: the recipe's own method
     "supervised": {"name": "supervised"},
@@ -67,7 +67,9 @@ CELLS: dict[str, dict[str, Any] | None] = {  # None: the recipe's own method
     "interlude": {"name": "interlude", "threshold": 0.8},
     "interlude-plus": {"name": "interlude-plus", "decay": 0.99},
     OURS: None,
+    WIDER: None,
 }
+WIDTH = {WIDER: 256}
 TRAINED_CONTROLS = ("supervised", "supervised, strong views too")
 FIRST_DRAW = FOLDS[0]
 T_QUANTILE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}  # two-sided 95 %, by degrees of freedom
@@ -173,6 +175,7 @@ def make_run(data: Path, weights: Path, task: Task, cell: str, fold: int) -> Any
             "pretrained": False,
             "weights": str((weights / NETWORKS[task.network]).resolve()),
             "input_size": INPUT_SIZE,
+            "principal": WIDTH.get(cell, recipe["model"]["principal"]),
         },
         "features": VIEWS | {"cache": str(VECTORS)},
         "data": {"name": f"npz:{task.data}.npz", "pool": task.pool},
@@ -201,9 +204,9 @@ def accuracies(run: Any, cell: str) -> dict[str, float]:
 
 
 def commit() -> str:
-    """The commit that is checked out."""
+    """The commit that is checked out, and whether files differ from it."""
     shown = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=ROOT
     )
     return shown.stdout.strip()
 

@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import methods_learn  # noqa: E402
 from speed import table as speed_table  # noqa: E402
 
+SHARED = "[Many processes](../processes.md) compute what one does."
+
 
 def write_method_pages(folder: Path) -> None:
     """One page a method, from its docstrings, its views and its options; and a page that lists them."""
@@ -35,6 +37,7 @@ def method_page(name: str, method: type[Method]) -> str:
     story = (sys.modules[method.__module__].__doc__ or "").strip()
     labeled, unlabeled = listing(method.labeled), listing(method.unlabeled)
     views = f"Views: labeled {labeled}; unlabeled {unlabeled}. Default mu: {method.mu}."
+    shared = f"Many processes do not end where one does: {method.alone}." if method.alone else SHARED
     options = [option for option in fields(method.Config) if option.name != "name"]
     table = "".join(
         f"| `--method.{option.name.replace('_', '-')}` | `{option.default}` | {option.metadata['help']} |\n"
@@ -43,7 +46,7 @@ def method_page(name: str, method: type[Method]) -> str:
     section = f"\n## Options\n\n| option | default | meaning |\n|---|---|---|\n{table}" if options else ""
     commands = "\n".join(f"interlude train {line}" for line in recipe_lines(name))
     recipes = f"\n## The paper's experiments\n\n```sh\n{commands}\n```\n"
-    return f"# {name}\n\n{summary(method)}\n\n{story}\n\n{views}\n{section}{recipes}"
+    return f"# {name}\n\n{summary(method)}\n\n{story}\n\n{views} {shared}\n{section}{recipes}"
 
 
 def recipe_lines(name: str) -> list[str]:

@@ -32,6 +32,7 @@ def fit_file(classes: list[str]) -> dict[str, Any]:
     number = len(classes)
     matrix = [[8 if i == j else int(j == (i + 1) % number) for j in range(number)] for i in range(number)]
     bins = [{"low": 0.5, "high": 0.6, "confidence": 0.55, "accuracy": 0.5, "count": 4}]
+    before = [{"low": 0.7, "high": 0.8, "confidence": 0.75, "accuracy": 0.5, "count": 4}]
     return {
         "schema": 1,
         "version": "0.1.0",
@@ -65,7 +66,12 @@ def fit_file(classes: list[str]) -> dict[str, Any]:
         },
         "test": None,
         "confusion": {"from": "cross-validation", "matrix": matrix},
-        "reliability": {"from": "cross-validation", "bins": bins, "error": 4.2},
+        "reliability": {
+            "from": "cross-validation",
+            "bins": bins,
+            "error": 4.2,
+            "uncalibrated": {"bins": before, "error": 23.4},
+        },
         "calibration": {
             "temperature": 1.31,
             "coverage": 0.9,

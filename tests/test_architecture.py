@@ -12,50 +12,57 @@ from interlude.method import method_names
 
 ROOT = Path(interlude.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
-LEAVES = {"errors", "options", "compat", "rng"}
+LEAVES = {"errors", "files", "options", "compat", "rng"}
 BASE = LEAVES | {"augment", "data", "models"}
 
 # room or module -> the rooms and modules of ours that it may import
 MAY_IMPORT = {
     "errors": set(),
+    "files": set(),
     "options": {"errors"},
     "compat": set(),
     "rng": set(),
     "augment": LEAVES | {"augment"},
-    "data": LEAVES | {"data", "machine", "progress"},
-    "models": LEAVES | {"models"},
+    "data": LEAVES | {"data", "lock", "machine", "progress"},
+    "models": LEAVES | {"distributed", "models"},
     "distributed": {"errors"},
+    "processes": {"distributed", "errors"},
     "schedule": set(),
-    "checkpoint": set(),
+    "checkpoint": {"errors"},
+    "lock": {"errors"},
     "signals": set(),
     "machine": set(),
     "memory": set(),
     "prefetch": set(),
     "progress": set(),
-    "parts": {"parts", "distributed", "models"},
-    "method": {"errors", "options", "data", "models", "methods"},
+    "parts": {"parts", "distributed", "errors", "models"},
+    "method": {"errors", "options", "data", "distributed", "models", "methods"},
     "methods": {"method", "methods", "parts", "models", "distributed", "options", "errors"},
-    "optimizer": {"errors", "options", "schedule", "method", "models"},
+    "optimizer": {"distributed", "errors", "options", "schedule", "method", "models"},
     "evaluate": {"augment", "data", "models"},
     "calibration": {"calibration", "errors"},
     "predictor": BASE | {"calibration", "evaluate"},
     "prediction": BASE
     | {"distributed", "evaluate", "machine", "prediction", "predictor", "progress", "signals"},
     "onnx_export": BASE | {"__init__", "predictor"},
-    "batches": BASE | {"evaluate", "method"},
+    "batches": BASE | {"distributed", "evaluate", "method"},
     "intervals": set(),
     "tables": {"augment", "batches", "data"},
     "features": BASE | {"batches", "checkpoint", "features", "intervals", "progress", "signals"},
-    "journal": {"errors", "method"},
+    "journal": {"distributed", "errors", "method"},
     "config": BASE | {"features", "method", "methods", "optimizer"},
     "run": BASE
     | {"batches", "config", "distributed", "evaluate", "features", "journal", "machine", "method"}
     | {"optimizer", "parts", "tables"},
-    "loop": {"rng", "method", "prefetch", "run"},
+    "loop": {"distributed", "rng", "method", "prefetch", "run"},
     "session": BASE
-    | {"__init__", "checkpoint", "journal", "loop", "machine", "predictor", "progress", "run", "signals"},
-    "training": {"config", "data", "errors", "memory", "method", "progress", "run", "session", "signals"},
-    "verbs": BASE | {"batches", "config", "evaluate", "features", "method", "predictor", "run", "training"},
+    | {"__init__", "checkpoint", "distributed", "journal", "loop", "machine", "predictor", "processes"}
+    | {"progress", "run", "signals"},
+    "training": {"config", "data", "distributed", "errors", "files", "lock", "memory", "method", "processes"}
+    | {"progress", "run", "session", "signals"},
+    "verbs": BASE
+    | {"batches", "config", "evaluate", "features", "method", "prediction", "predictor", "processes", "run"}
+    | {"training"},
     "bench": BASE
     | {
         "bench",
@@ -72,9 +79,10 @@ MAY_IMPORT = {
         "training",
     },
     "doctor": {"data", "doctor", "errors", "machine", "progress"},
-    "report": {"data", "errors", "report"},
+    "report": {"data", "errors", "files", "report"},
     "fitting": BASE
-    | {"__init__", "calibration", "config", "doctor", "features", "fitting", "intervals", "loop", "memory"}
+    | {"__init__", "calibration", "config", "doctor", "features", "fitting", "intervals", "lock", "loop"}
+    | {"memory"}
     | {"method", "methods", "predictor", "progress", "report", "run", "session", "signals", "training"},
     "samples": BASE | {"predictor", "tables"},
     "estimator": BASE
@@ -87,7 +95,9 @@ MAY_IMPORT = {
         "fitting",
         "onnx_export",
         "prediction",
+        "processes",
         "report",
+        "signals",
         "verbs",
     },
     "testing": BASE | {"checkpoint", "config", "journal", "method", "loop", "optimizer", "run"},
@@ -154,6 +164,46 @@ def test_cuda_is_named_only_where_devices_are_chosen():
         if w == "cuda" or w.startswith("cuda:")
     ]
     assert not found, f"devices are chosen in distributed.py: {found}"
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """The calls in a file, with the name of what is called as it is written."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def says(call: ast.Call, name: str, value: bool) -> bool:
+    """Whether a call has the keyword argument `name=value`."""
+    return any(item.arg == name and ast.unparse(item.value) == str(value) for item in call.keywords)
+
+
+def test_no_pickle_is_read_but_where_a_user_says_so():
+    trusted = "data/sources/tmed2.py"  # behind --data.trust-pickle
+    readers = {"pickle.load", "pickle.loads", "pickle.Unpickler", "joblib.load", "pandas.read_pickle"}
+    readers |= {"dill.load", "dill.loads", "marshal.load", "marshal.loads", "shelve.open"}
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno} {name}"
+        for path in FILES
+        for name, call in calls(path)
+        if name in readers
+        or (name == "torch.load" and not says(call, "weights_only", True))
+        or (name == "np.load" and not says(call, "allow_pickle", False))
+    ]
+    assert [line for line in found if not line.startswith(trusted)] == []
+    assert len(found) == 1, "the trusted place is where it was"
+
+
+def test_no_text_from_outside_is_run():
+    runners = {"eval", "exec", "compile", "__import__", "os.system", "yaml.load", "yaml.unsafe_load"}
+    runners |= {"yaml.full_load", "torch.hub.load", "subprocess.getoutput"}
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno} {name}"
+        for path in FILES
+        for name, call in calls(path)
+        if name in runners or says(call, "shell", True)
+    ]
+    assert not found, f"this may run what a file says: {found}"
 
 
 def test_files_and_functions_stay_short():

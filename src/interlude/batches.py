@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from interlude import evaluate, rng
+from interlude import distributed, evaluate, rng
 from interlude.augment import Augmentation, Backend, Draw, loaded, render, render_groups, take
 from interlude.data import Images, Sampler, Split
 from interlude.errors import unknown
@@ -22,6 +22,17 @@ class Pick(NamedTuple):
     rows_u: Tensor
     draws_x: list[Draw]
     draws_u: list[Draw]
+
+
+def own_part(pick: Pick) -> Pick:
+    """What chance decides about this process's groups."""
+    if distributed.num_processes() == 1:
+        return pick
+    draws_x, draws_u = (
+        [{name: distributed.own(values) for name, values in draw.items()} for draw in draws]
+        for draws in (pick.draws_x, pick.draws_u)
+    )
+    return Pick(distributed.own(pick.rows_x), distributed.own(pick.rows_u), draws_x, draws_u)
 
 
 class Batches:
@@ -44,8 +55,8 @@ class Batches:
             loaded()  # whoever insists on it should hear at the start that it is missing
 
     def __call__(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Batch:
-        """The batch of `step` with these views."""
-        pick = self.pick(step, labeled, unlabeled, shared_draws=shared_draws)
+        """This process's part of the batch of `step`, with these views."""
+        pick = own_part(self.pick(step, labeled, unlabeled, shared_draws=shared_draws))
         views_x, views_u = self.inputs_of(pick, labeled, unlabeled, shared_draws=shared_draws)
         return Batch(
             x=views_x,
@@ -136,10 +147,8 @@ class Batches:
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The same for labeled and unlabeled images whose groups share the draws."""
         x, u, mean, std = x.to(self.device), u.to(self.device), self.split.mean, self.split.std
-        views = [
-            render_groups(x, u, self.augmentation(kind), draw, mean, std, backend=self.backend)
-            for kind, draw in zip(kinds, draws, strict=True)
-        ]
+        augmentations = [self.augmentation(kind) for kind in kinds]
+        views = render_groups(x, u, augmentations, draws, mean, std, backend=self.backend)
         return tuple(of_x for of_x, _ in views), tuple(of_u for _, of_u in views)
 
     def augmentation(self, kind: str) -> Augmentation:

@@ -1,9 +1,11 @@
 """The state of a run on disk: written whole or not at all, checked when read, plain values only."""
 
 import contextlib
+import errno
 import hashlib
+import math
 import os
-import pickle
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from interlude.errors import NotFinite
 
 LAST, PREVIOUS = "last.pt", "previous.pt"
 
@@ -29,16 +33,34 @@ def save(folder: Path, state: Mapping[str, Any]) -> None:
             torch.save({**state, "checksum": digest(state)}, file)
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
+    except (OSError, RuntimeError) as error:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise
+        raise _of_the_disk(error) from error
     if (folder / LAST).exists():
-        link = folder / "previous.tmp"
-        link.unlink(missing_ok=True)
-        os.link(folder / LAST, link)
-        link.replace(folder / PREVIOUS)
+        _keep(folder)
     fresh.replace(folder / LAST)
+
+
+def _of_the_disk(error: BaseException) -> OSError:
+    """The error of writing behind another one: torch's writer may stumble over what is missing then."""
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, OSError):
+            return behind
+        behind = behind.__context__
+    return OSError(errno.EIO, " ".join(str(error).split()))
+
+
+def _keep(folder: Path) -> None:
+    """Give the last state its second name; where files can have but one, it loses the first."""
+    link = folder / "previous.tmp"
+    link.unlink(missing_ok=True)
+    try:
+        os.link(folder / LAST, link)
+    except OSError:
+        (folder / LAST).replace(link)
+    link.replace(folder / PREVIOUS)
 
 
 class Writer:
@@ -79,9 +101,10 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.shutdown()
+        at_once = kind is KeyboardInterrupt  # by a second Ctrl-C, perhaps because the write hangs
+        self._thread.shutdown(wait=not at_once)
         with contextlib.suppress(OSError) if error else contextlib.nullcontext():
-            self.wait()
+            self.check() if at_once else self.wait()
 
 
 def snapshot(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,38 +128,43 @@ def snapshot(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def load(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """The newest good state, or None where nothing was saved yet; and what had to be passed over."""
-    warnings: list[str] = []
+    passed_over: list[str] = []
     for name in (LAST, PREVIOUS):
         if not (folder / name).exists():
             continue
         try:
-            return read(folder / name), warnings
+            return read(folder / name), passed_over
         except Damaged as damage:
-            warnings.append(str(damage))
-    if warnings:
-        raise Damaged("; ".join(warnings))
-    return None, warnings
+            passed_over.append(str(damage))
+    if passed_over:
+        raise Damaged("; ".join(passed_over))
+    return None, passed_over
 
 
 def read(path: Path) -> dict[str, Any]:
     """The state in one file; `Damaged` unless its checksum holds."""
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        checksum = state.pop("checksum")
-    except (
-        OSError,
-        RuntimeError,
-        EOFError,
-        KeyError,
-        ValueError,
-        AttributeError,
-        TypeError,
-        pickle.UnpicklingError,
-    ) as error:
+        with warnings.catch_warnings(action="ignore"):
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        checksum = str(state.pop("checksum"))
+        found = digest(state)
+    except Exception as error:  # whatever torch makes of bytes that may be any
         raise Damaged(f"{path} is damaged ({type(error).__name__})") from error
-    if digest(state) != checksum:
+    if found != checksum:
         raise Damaged(f"{path} is damaged (its checksum does not match)")
     return dict(state)
+
+
+def check_finite(weights: Mapping[str, Tensor], step: int) -> None:
+    """Raise `NotFinite` if a weight is no number after so many steps."""
+    largest = {
+        name: value.detach().abs().amax().float()  # NaN if one of them is
+        for name, value in weights.items()
+        if value.is_floating_point() and value.numel()
+    }
+    for name, size in zip(largest, torch.stack([*largest.values()]).tolist(), strict=True):
+        if not math.isfinite(size):
+            raise NotFinite(f"the weight '{name}' became {size} by step {step}")
 
 
 def digest(state: Any) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
-from interlude import __version__
-from interlude.errors import RunError, UserError
+from interlude import __version__, signals
+from interlude.errors import RunError, UserError, cure
 
 Tokens = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
 
@@ -28,8 +28,10 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 @verb
 def fit(*tokens: Tokens) -> None:
     """Make a classifier from a folder of images and a few labels, with an honest number and a report."""
+    from interlude import processes
     from interlude.fitting import command
 
+    processes.refuse_many("fit")
     command.main(tokens)
 
 
@@ -92,8 +94,10 @@ def config(*tokens: Tokens) -> None:
 @verb
 def bench(*tokens: Tokens) -> None:
     """Run whole experiments: suites of runs, their tables and plots."""
+    from interlude import processes
     from interlude.bench import command
 
+    processes.refuse_many("bench")
     command.main(tokens)
 
 
@@ -115,6 +119,7 @@ def list_names(*tokens: Tokens) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 the run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM."""
+    signals.pass_over_save()
     try:
         app(argv, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -123,12 +128,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except RunError as error:
         fail(f"error: {error}", 1)
     except KeyboardInterrupt as stop:
-        fail(str(stop) or "stopped", 128 + getattr(stop, "signal", 2))
+        code = 128 + getattr(stop, "signal", 2)
+        if getattr(stop, "at_once", False):
+            print(stop, file=sys.stderr, flush=True)
+            os._exit(code)  # a thread that hangs in a write would hold up an orderly end
+        fail(str(stop) or "stopped", code)
     except BrokenPipeError:
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
         )  # what reads us has gone, as `head` does
         sys.exit(1)
+    except OSError as error:
+        if (advice := cure(error)) is None:
+            raise
+        fail(f"error: {advice}, and start again", 1)
     sys.exit(0)
 
 

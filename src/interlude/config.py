@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,7 @@ from interlude.errors import UserError, unknown
 from interlude.features import FeaturesConfig
 from interlude.method import Method, find_method
 from interlude.models import ModelConfig
+from interlude.models.weights import content_hash
 from interlude.optimizer import OptimizerConfig
 from interlude.options import Options, option
 
@@ -74,6 +76,9 @@ class Config(Options):
     )
     seed: int = option(0, "randomness of training; the labels are chosen by `fold`", at_least=0)
     precision: Literal["fp32", "bf16"] = option("fp32", "arithmetic of the network; losses are always fp32")
+    sync_batch_norm: bool = option(
+        False, "many processes: BatchNorm by the statistics of all rows, not of each process's own"
+    )
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps")
     threads: int = option(0, "CPU threads; 0 = as many as cores are free when the run starts", at_least=0)
     overlap: bool = option(True, "prepare the next batch while the network computes, where a core is free")
@@ -101,6 +106,8 @@ class Config(Options):
         tree = {name: value for name, value in asdict(self).items() if name not in beside}
         for part, names in BESIDE_THE_POINT_OF.items():
             tree[part] = {name: value for name, value in tree[part].items() if name not in names}
+        if self.model.weights is not None:
+            tree["model"]["weights"] = content_hash(self.model.weights)
         return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def to_yaml(self) -> str:
@@ -142,7 +149,7 @@ def parser(
     """The command line of `verb` with the options of the method that layers and tokens choose."""
     tokens = [_long(token) for token in tokens]
     values = [Layer(layer.source, nested(layer)) for layer in [*layers, *_files(tokens)]]
-    chosen = _method_name(values, tokens) or methods.DEFAULT
+    chosen = str(_method_name(values, tokens) or methods.DEFAULT)
     values = [_for_method(layer, chosen) for layer in values]
     schema = compose(find_method(chosen))
     for layer in values:
@@ -162,10 +169,17 @@ def _whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentColle
     """Refuse a fraction where an integer is meant; cyclopts would round it."""
     for argument in arguments:
         for token in argument.tokens if argument.hint in (int, int | None) else ():
-            if "." in str(token.value) and not float(token.value).is_integer():
+            if "." in str(token.value) and not _is_whole(str(token.value)):
                 raise UserError(
                     f"{argument.name.removeprefix('--')} must be a whole number, got {token.value}"
                 )
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        return float(text).is_integer()
+    except ValueError:
+        return False
 
 
 def compose(method: type[Method]) -> type[Config]:
@@ -189,6 +203,7 @@ def stored(layers: Iterable[Layer], tokens: Sequence[str] = ()) -> Layer:
     out = next((folder for folder in reversed(folders) if folder), None)
     if out is None:
         raise UserError("say which run to resume: --out RUN --resume")
+    out = str(out)
     if not (Path(out) / "config.yaml").is_file():
         raise UserError(f"there is no run to resume in {out}; start it without --resume")
     layer = read_file(Path(out) / "config.yaml")
@@ -222,8 +237,9 @@ def read_file(name: str | Path) -> Layer:
         raise unknown("recipe or config file", str(name), recipe_names())
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    except Exception as error:  # whatever YAML makes of bytes that may be any
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"cannot read {path}: {reason}") from error
     if not isinstance(values, dict | None):
         raise UserError(f"{path} must hold `name: value` lines, found {type(values).__name__}")
     return Layer(str(path), values or {})
@@ -254,9 +270,19 @@ def nested(layer: Layer) -> dict[str, Any]:
         if name or (group in SHORT and not isinstance(value, Mapping)):
             value = {name or SHORT[group]: value}
         if isinstance(value, Mapping):
-            value = {**tree.get(group, {}), **value}
-        tree[group] = value
+            before = tree.get(group)
+            inner = {str(key): _plain(item, f"{group}.{key}", layer) for key, item in value.items()}
+            tree[group] = {**(before if isinstance(before, Mapping) else {}), **inner}
+        else:
+            tree[group] = _plain(value, group, layer)
     return tree
+
+
+def _plain(value: Any, name: str, layer: Layer) -> Any:
+    """The value of a setting, which must be one word or number."""
+    if isinstance(value, Mapping | list | tuple | set | bytes | date):
+        raise UserError(f"{name} in {layer.source} must be one value, found {type(value).__name__}")
+    return value
 
 
 def _long(token: str) -> str:

@@ -17,9 +17,8 @@ from torch import Tensor
 from interlude import loop
 from interlude.config import Config, Layer, read_file, resolve
 from interlude.data import UNKNOWN, Images, Split, SplitRecord, channel_statistics
-from interlude.errors import RunError, UserError, unknown
+from interlude.errors import NotFinite, RunError, UserError, unknown
 from interlude.fitting.choose import GREY_POLICY, RECIPES
-from interlude.journal import NotFinite
 from interlude.method import find_method
 from interlude.models.registry import VECTORS
 from interlude.predictor import Predictor

@@ -7,12 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interlude.errors import UserError
+from interlude import distributed
+from interlude.errors import NotFinite, UserError
 from interlude.method import Objective
-
-
-class NotFinite(RuntimeError):
-    """A term of the loss became NaN or infinite."""
 
 
 class Meter:
@@ -30,7 +27,7 @@ class Meter:
     def drain(self) -> dict[str, float]:
         """Means since the last drain; `NotFinite` names the first step and term that is no number."""
         columns = {
-            name: torch.stack([value for _, value in values]).double().cpu()
+            name: distributed.mean(torch.stack([value for _, value in values])).double().cpu()
             for name, values in self.values.items()
         }
         bad = [
@@ -72,17 +69,28 @@ class Journal:
         """Drop lines of steps that will be taken again, and a last line that was cut short."""
         if not self.path.exists():
             return
-        kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        kept = [line for line in lines if _step_of(line) <= step]
         fresh = self.path.with_suffix(".tmp")
         fresh.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
         fresh.replace(self.path)
+
+
+class NoJournal:
+    """Of a process that does not write."""
+
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 def _step_of(line: str) -> float:
     """The step of a journal line; a torn line is of no step that was saved."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return float("inf")
 
 

@@ -1,8 +1,9 @@
 """The training loop: the same for every method."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from interlude import rng
+from interlude import distributed, rng
 from interlude.method import Batch, Clock, Objective
 from interlude.prefetch import ahead
 from interlude.run import Run
@@ -20,9 +21,18 @@ def fit(run: Run, after_step: Callable[[], None] = lambda: None, *, overlap: boo
             for objective in objectives(run, batch):
                 run.optimizer.step(run.step, objective.loss, objective.rate)
                 run.meter.add(run.step, objective)
+            distributed.share_statistics(run.method)
             run.ema.update(run.method.model)
             run.step += 1
             after_step()
+
+
+def trained_on_labels(run: Run) -> Run:
+    """The same run from its start, with labels alone in every step: a control of what the others gave."""
+    alone = Run(replace(run.cfg, labels_first=run.cfg.steps), run.split, type(run.method))
+    alone.prepare()
+    fit(alone)
+    return alone
 
 
 def objectives(run: Run, batch: Batch) -> Iterator[Objective]:

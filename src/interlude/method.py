@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from interlude import distributed
 from interlude.errors import UserError, unknown
 from interlude.options import Options, option
 
@@ -108,6 +109,7 @@ class Method(nn.Module):
         False  # whether view k of a group's unlabeled images shares the draw of view k of its labeled one
     )
     needs_pixels: str = ""  # why its views must be images, if they cannot be vectors of a frozen network
+    alone: str = ""  # why many processes do not end where a single one does, if so
     mu: ClassVar[int] = 7
     needs_all_labels: ClassVar[bool] = False
     name: ClassVar[str] = ""
@@ -130,7 +132,7 @@ class Method(nn.Module):
 
     def step_on_labels(self, batch: Batch) -> Iterator[Objective]:
         """A step before the unlabeled images come in: cross-entropy on all labeled views."""
-        logits = self.model(torch.cat(batch.x))
+        logits = torch.cat(self.model.together(*batch.x))
         yield Objective(supervised=self.supervised(logits, torch.cat([batch.y] * len(batch.x))))
 
     def supervised(self, logits: Tensor, y: Tensor) -> Tensor:
@@ -138,8 +140,9 @@ class Method(nn.Module):
         weights = self.task.class_weights
         if weights is None:
             return F.cross_entropy(logits, y)
-        total = weights[y] if y.ndim == 1 else y @ weights
-        return F.cross_entropy(logits, y, weight=weights, reduction="sum") / total.sum()
+        total = distributed.total((weights[y] if y.ndim == 1 else y @ weights).sum())
+        values = F.cross_entropy(logits, y, weight=weights, reduction="sum")
+        return values / (total * distributed.share())
 
     def lr_scale(self, name: str) -> float:
         """Factor on the learning rate of the parameter `name` of this module."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from interlude import schedule
+from interlude.distributed import Gradients
 from interlude.errors import UserError
 from interlude.method import Method
 from interlude.models import Classifier, Frozen
@@ -52,6 +53,7 @@ class Optimizer:
             self.fill_momentum()
         else:
             self.torch = torch.optim.AdamW(groups, lr=cfg.rate, fused=fused)
+        self.gradients = Gradients(p for group in groups for p in group["params"])
 
     def fill_momentum(self) -> None:
         """Momentum starts at zero for all: fused SGD fails where parameters first move at different steps."""
@@ -69,7 +71,7 @@ class Optimizer:
         for group in self.torch.param_groups:
             group["lr"] = rate * group["scale"]
         self.torch.zero_grad(set_to_none=True)
-        loss.backward()
+        self.gradients.of(loss)
         self.torch.step()
 
 

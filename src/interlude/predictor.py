@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from interlude.augment import normalize
 from interlude.calibration import COVERAGE, Calibration, Usual, Verdicts, calibrate
 from interlude.data import Images, to_pixels
 from interlude.data.decode import Fit, Unreadable, read_pixels, to_pixels_of
-from interlude.errors import UserError
+from interlude.errors import UserError, unknown
+from interlude.files import write_whole
 from interlude.models import Classifier, evaluating
 
 USUAL = "calibration.safetensors"
@@ -49,13 +50,15 @@ class Predictor:
         folder = Path(folder)
         model, config = models.load(folder)
         height, width = config["image_size"]
+        if (fit := config.get("fit", "crop")) not in get_args(Fit):
+            raise unknown(f"fit in {folder}/config.json:", str(fit), get_args(Fit))
         return Predictor(
             model,
             config["mean"],
             config["std"],
             config["label_names"],
             image_size=(height, width),
-            fit=config.get("fit", "crop"),
+            fit=fit,
             calibration=Calibration.from_json(config.get("calibration")) or Calibration(),
             usual=_load_usual(folder / USUAL),
         )
@@ -185,9 +188,7 @@ def save_calibration(folder: str | Path, calibration: Calibration, usual: Usual 
     """Add a calibration to the model in `folder`, or replace the one it has."""
     if usual is not None:
         path = Path(folder) / USUAL
-        fresh = path.with_name(f"{USUAL}.tmp")
-        fresh.write_bytes(to_bytes({name: value.contiguous() for name, value in usual.tensors().items()}))
-        fresh.replace(path)
+        write_whole(path, to_bytes({name: value.contiguous() for name, value in usual.tensors().items()}))
     models.set_calibration(folder, calibration.to_json())
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interlude import augment, data, evaluate, machine, models, rng
+from interlude import augment, data, distributed, evaluate, machine, models, rng
 from interlude.batches import Batches
 from interlude.config import Config
 from interlude.data import Images, Sampler, Split
@@ -18,12 +19,14 @@ from interlude.features import controls
 from interlude.features.batches import FeatureBatches
 from interlude.features.cache import default_folder
 from interlude.features.extract import Extractor
-from interlude.features.plan import Work, plan
+from interlude.features.plan import Pilot, Work, plan
 from interlude.journal import Meter
 from interlude.method import Batch, Method, Task, find_method
 from interlude.models import Frozen
+from interlude.models.dropout import draw_for_all
 from interlude.optimizer import Optimizer
 from interlude.parts.ema import Ema
+from interlude.parts.norm import synchronize
 from interlude.tables import Table, TableBatches
 
 FIRST = -1  # the "step" whose generator initialises the weights
@@ -72,16 +75,14 @@ def settle_views(
     """The configuration with the views of a frozen network filled in, by a short trial of its speed."""
     if not cfg.model.frozen or cfg.model.unfreeze != "nothing":
         return cfg
-    torch.set_num_threads(cfg.threads)
-    device = pick_device(cfg.device)
 
-    def pace(size: int) -> float:
+    def pilot(size: int) -> Pilot:
         model_cfg, features = replace(cfg.model, input_size=size), replace(cfg.features, weak=1)
-        trial = replace(cfg, model=model_cfg, features=features)
-        model = make_model(trial, split)
-        batches = make_batches(trial, normalised_for(model.backbone, split), model.to(device), device)
-        assert isinstance(batches, FeatureBatches)
-        return batches.extractor.pace(split.labeled, batches.realisations("weak")[0])
+        vectors = Run(replace(cfg, model=model_cfg, features=features), split, method).vectors
+        assert vectors is not None
+        extractor = vectors.extractor
+        pace = extractor.pace(split.labeled, vectors.realisations("weak")[0])
+        return Pilot(pace, extractor.network.about_layer() if cfg.model.layer is None else "")
 
     others = [split.unlabeled, *split.tests.values(), *([split.validation] if split.validation else [])]
     work = Work(
@@ -89,7 +90,11 @@ def settle_views(
         clean=sum(map(len, others)),
     )
     settled = plan(
-        cfg.features, cfg.model.input_size, work=work, side=max(split.labeled.image_size), pace=pace
+        cfg.features,
+        cfg.model.input_size,
+        work=work,
+        side=max(split.labeled.image_size),
+        pilot=pilot,
     )
     if tell:
         for reason in settled.reasons:
@@ -146,6 +151,7 @@ class Run:
         if cfg.select == "validation" and split.validation is None:
             raise UserError("select=validation needs validation images: set some aside by data.validation")
         torch.set_num_threads(cfg.threads)
+        distributed.share_out(cfg.batch)
         self.cfg, self.device = cfg, pick_device(cfg.device)
         rng.seed(cfg.seed, FIRST)
         model = self.make_model(split)
@@ -156,6 +162,9 @@ class Run:
         no_pixels = "rows of a table" if isinstance(split.labeled, Table) else "vectors of a frozen network"
         if self.method.needs_pixels and type(self.batches) is not Batches:
             raise UserError(f"{self.method.name} cannot learn from {no_pixels}: {self.method.needs_pixels}")
+        draw_for_all(self.method)
+        if cfg.sync_batch_norm:
+            synchronize(self.method)
         self.method.to(self.device)
         self.ema = Ema(self.method.model, cfg.ema.decay, warmup=cfg.ema.warmup).to(self.device)
         self.task.ema = self.ema.model
@@ -217,25 +226,39 @@ class Run:
         return self.cfg.batch * (len(self.method.labeled) + self.cfg.mu * len(self.method.unlabeled))
 
     def predict(self, images: Images) -> Tensor:
-        """Class probabilities of the averaged weights."""
-        return evaluate.predict(self.ema.model, self.batches.clean(images))
+        """Class probabilities of the averaged weights; many processes share the images out."""
+        model, count, rank = self.ema.model, distributed.num_processes(), distributed.rank()
+        if count == 1 or self.vectors or len(images) < count:  # vectors are sooner judged than sent
+            return evaluate.predict(model, self.batches.clean(images))
+        ends = [len(images) * number // count for number in range(count + 1)]
+        part = images.subset(torch.arange(ends[rank], ends[rank + 1]))
+        sizes = [end - begin for begin, end in pairwise(ends)]
+        return distributed.gather_sizes(evaluate.predict(model, self.batches.clean(part)), sizes)
+
+    def classify(self, vectors: controls.Rows) -> controls.Labels:
+        """The classes that the averaged weights find for vectors of a frozen network."""
+        batches = iter([torch.from_numpy(vectors).to(self.device)])
+        return evaluate.predict(self.ema.model, batches).argmax(-1).numpy()
 
     def figures(self, images: Images) -> dict[str, Any]:
         """Figures of merit of the averaged weights on labeled images."""
         return evaluate.figures(self.predict(images), images.labels_of())
 
-    def about_vectors(self) -> dict[str, Any]:
-        """What a summary says of a run on vectors: their extraction, and the controls on them."""
+    def about_vectors(self, labels_alone: "Run | None" = None) -> dict[str, Any]:
+        """What a summary says of a run on vectors: their extraction, and the controls on them.
+
+        `labels_alone` is this run without its unlabeled images, trained, which then is a control too.
+        """
         if not self.vectors:
             return {}
         extractor = self.vectors.extractor
         return {
             "extraction_seconds": round(self.extraction_seconds + extractor.seconds, 3),
             "vectors": {"extracted": extractor.num_extracted, "found": extractor.num_found},
-            "controls": self.controls(self.vectors),
+            "controls": self.controls(self.vectors, labels_alone),
         }
 
-    def controls(self, vectors: FeatureBatches) -> dict[str, Any]:
+    def controls(self, vectors: FeatureBatches, labels_alone: "Run | None" = None) -> dict[str, Any]:
         """Simple classifiers on the same vectors, judged on all that is judged, and beside this run."""
 
         def rows(images: Images) -> controls.Rows:
@@ -244,6 +267,8 @@ class Run:
         split = self.split
         pool = rows(split.unlabeled) if len(split.unlabeled) else rows(split.labeled)[:0]
         fitted = controls.fit_controls(rows(split.labeled), split.labeled.labels_of().numpy(), pool)
+        if labels_alone:
+            fitted["the same head on labels alone"] = labels_alone.classify
         judged = dict(split.tests) | ({"validation": split.validation} if split.validation else {})
         sets = {name: (rows(images), images.labels_of().numpy()) for name, images in judged.items()}
         result: dict[str, Any] = {"figures": controls.judge(fitted, sets)}
@@ -286,16 +311,22 @@ class Run:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same configuration and the same split."""
         if (
-            state["fingerprint"] != self.cfg.fingerprint()
-            or state["split_hash"] != self.split.record.split_hash
+            state.get("fingerprint") != self.cfg.fingerprint()
+            or state.get("split_hash") != self.split.record.split_hash
         ):
             raise UserError(
                 "the checkpoint belongs to another method, configuration or split; "
                 "start a new run in another folder"
             )
-        self.method.load_state_dict(state["method"])
-        self.ema.load_state_dict(state["ema"])
-        self.optimizer.torch.load_state_dict(state["optimizer"])
-        self.step, self.seconds = state["step"], state["seconds"]
+        try:
+            self.method.load_state_dict(state["method"])
+            self.ema.load_state_dict(state["ema"])
+            self.optimizer.torch.load_state_dict(state["optimizer"])
+            self.step, self.seconds = int(state["step"]), float(state["seconds"])
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                "the checkpoint does not fit this network; was it written by another version of interlude? "
+                "Go on with that one, or start a new run in another folder"
+            ) from error
         self.extraction_seconds = state.get("extraction_seconds", 0.0)
         self.best = state.get("best", {})

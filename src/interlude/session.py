@@ -2,16 +2,18 @@
 
 import json
 import shlex
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlude import __version__, checkpoint, machine, models
+from interlude import __version__, checkpoint, distributed, machine, models, processes
 from interlude.data import Images
-from interlude.errors import RunError
-from interlude.journal import Journal, NotFinite
-from interlude.loop import fit
+from interlude.errors import NotFinite, RunError, cure
+from interlude.files import write_whole
+from interlude.journal import Journal, NoJournal
+from interlude.loop import fit, trained_on_labels
 from interlude.predictor import Predictor, calibrated, save_calibration
 from interlude.progress import Progress, note
 from interlude.run import Run
@@ -40,9 +42,12 @@ class Session:
     def __init__(self, run: Run, folder: Path, *, quiet: bool = False) -> None:
         self.run, self.folder, self.quiet = run, folder, quiet
         self.cfg = run.cfg
+        self.main = distributed.is_main()  # alone in writing
         self.restore()
         self.checkpoints = checkpoint.Writer(folder / "checkpoints", saved=run.step)
-        self.journal = Journal(folder, step=run.step, tensorboard=run.cfg.tensorboard)
+        self.journal: Journal | NoJournal = NoJournal()
+        if self.main:
+            self.journal = Journal(folder, step=run.step, tensorboard=run.cfg.tensorboard)
         self.progress = Progress(folder.name, run.cfg.steps, quiet=quiet)
         self.logged = (time.monotonic(), run.step)
         self.clock = time.monotonic()
@@ -60,7 +65,13 @@ class Session:
         return self.cfg.overlap and spare  # MPS is not known to bear work from two threads
 
     def restore(self) -> None:
-        """Go back to the last good checkpoint, if there is one."""
+        """Go back to the last good checkpoint, if there is one; all processes to that of the first."""
+        state = processes.of_first(self.last_state() if self.main else None)
+        if state is not None:
+            self.run.load(state)
+
+    def last_state(self) -> dict[str, Any] | None:
+        """What the last good checkpoint holds."""
         try:
             state, warnings = checkpoint.load(self.folder / "checkpoints")
         except checkpoint.Damaged as damage:
@@ -69,8 +80,7 @@ class Session:
             ) from damage
         for warning in warnings:
             note(f"warning: {warning}; going on from the checkpoint before it")
-        if state is not None:
-            self.run.load(state)
+        return state
 
     def complete(self) -> Result:
         """Train to the end, open the test sets once, and leave the model in the folder."""
@@ -81,6 +91,14 @@ class Session:
             with StopRequest() as self.stop, self.progress, self.checkpoints:
                 fit(self.run, self.after_step, overlap=self.overlap)
             return self.finish()
+        except Stopped:
+            raise
+        except KeyboardInterrupt as stop:
+            raise Stopped(
+                f"stopped at once; step {self.checkpoints.saved} is safe, go on with: {self.again}",
+                signal.SIGINT,
+                at_once=True,
+            ) from stop
         except NotFinite as error:
             kept = (
                 f"the last good checkpoint is of step {self.checkpoints.saved}"
@@ -92,8 +110,8 @@ class Session:
             ) from error
         except OSError as error:
             raise RunError(
-                f"cannot write to {self.folder}: {error.strerror}; step {self.checkpoints.saved} is safe, "
-                f"go on with: {self.again}"
+                f"cannot write to {self.folder}: {cure(error) or error}; step {self.checkpoints.saved} is "
+                f"safe, go on with: {self.again}"
             ) from error
         finally:
             self.journal.close()
@@ -103,18 +121,28 @@ class Session:
         now = time.monotonic()
         self.run.seconds += now - self.clock
         self.clock = now
-        step, last = self.run.step, self.run.step == self.cfg.steps
+        step, last, asked = self.run.step, self.run.step == self.cfg.steps, self.heed_signals()
         self.progress.show(step)
         self.checkpoints.check()
         if step % self.cfg.log_every == 0 or last:
             self.log()
         if step % self.cfg.eval_every == 0 or last:
             self.watch()
-        if step % self.cfg.save_every == 0 or last or self.stop.signal is not None:
+        if step % self.cfg.save_every == 0 or last or asked or self.stop.signal is not None:
             self.save()
+        if asked:
+            self.checkpoints.wait()
+            if not self.quiet:
+                note(f"saved at step {step}, as SIGUSR1 asked; going on")
         if self.stop.signal is not None and not last:
             self.checkpoints.wait()
             raise Stopped(f"stopped and saved at step {step}; go on with: {self.again}", self.stop.signal)
+
+    def heed_signals(self) -> bool:
+        """Whether a checkpoint was asked for; what is asked of one process is asked of all, at one step."""
+        wishes = distributed.highest(2 * (self.stop.signal or 0) + self.stop.take_save())
+        self.stop.signal = wishes // 2 or None
+        return bool(wishes % 2)
 
     def log(self) -> None:
         """Write and show the means since the last time."""
@@ -153,9 +181,11 @@ class Session:
         return images
 
     def save(self) -> None:
-        """Have a checkpoint written; never of a step whose loss was no number."""
+        """Have a checkpoint written; never of a step whose loss or weights were no numbers."""
         self.log()
-        self.checkpoints.save(self.run.state())
+        checkpoint.check_finite(self.run.method.model.state_dict(), self.run.step)
+        if self.main:
+            self.checkpoints.save(self.run.state())
 
     def finish(self) -> Result:
         """The final figures, the model and the summary."""
@@ -174,27 +204,33 @@ class Session:
             "steps": run.step,
             "selected_step": selected_step,
             "seconds": round(run.seconds, 3),
-            **run.about_vectors(),
+            **(run.about_vectors(self.labels_alone()) if self.main else {}),
             "config_hash": self.cfg.fingerprint(),
             "split_hash": split.record.split_hash,
             "version": __version__,
         }
         names = list(split.class_names)
-        result = self.calibrated(
-            Result(
-                run.ema.model,
-                split.mean,
-                split.std,
-                names,
-                self.folder,
-                summary,
-                image_size=split.labeled.image_size,
-                fit=self.cfg.data.fit,
-            )
+        result = Result(
+            run.ema.model,
+            split.mean,
+            split.std,
+            names,
+            self.folder,
+            summary,
+            image_size=split.labeled.image_size,
+            fit=self.cfg.data.fit,
         )
+        if not self.main:
+            return result
+        result = self.calibrated(result)
         self.save_model(result)
-        write_text(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        write_whole(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return result
+
+    def labels_alone(self) -> Run | None:
+        """What the labels alone give, where that is a matter of seconds: a head in one process."""
+        cheap = self.run.vectors is not None and distributed.num_processes() == 1
+        return trained_on_labels(self.run) if cheap and self.run.method.unlabeled else None
 
     def save_model(self, result: Result) -> None:
         """Write the model with all that is needed to use it."""
@@ -226,10 +262,3 @@ class Session:
 def go_on(folder: Path) -> str:
     """The command that goes on with the run in a folder."""
     return f"interlude train --out {shlex.quote(str(folder))} --resume"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
-    fresh = path.with_name(path.name + ".tmp")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)

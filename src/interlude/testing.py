@@ -20,7 +20,7 @@ from interlude import checkpoint
 from interlude.augment.check import check_augmentation
 from interlude.config import Config, EmaConfig, compose
 from interlude.data import Images, Split, SplitRecord
-from interlude.journal import NotFinite
+from interlude.errors import NotFinite
 from interlude.loop import fit
 from interlude.method import Clock, Method
 from interlude.models import ModelConfig

@@ -1,18 +1,21 @@
 """Training from a configuration: a new run in a new folder, or one that is gone on with."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from interlude import data, memory
+from interlude import data, distributed, memory, processes
 from interlude.config import Config, Layer, read_file, resolve, stored
 from interlude.data import Split, SplitRecord
 from interlude.errors import UserError
+from interlude.files import write_whole
+from interlude.lock import LOCK, alone_in
 from interlude.method import find_method
 from interlude.progress import note, silence
 from interlude.run import Run, settle, settle_views
-from interlude.session import Result, Session, go_on, write_text
+from interlude.session import Result, Session, go_on
 from interlude.signals import Stopped
 
 FREE_ON_RESUME = (
@@ -31,6 +34,9 @@ FREE_ON_RESUME = (
     "features.budget",
     "features.cache",
 )
+
+# what a run may leave that was killed before it had written its config.yaml
+BARELY_BEGUN = (LOCK, "split.json", ".split.json.", "config.yaml.tmp")
 
 
 def train(
@@ -55,39 +61,85 @@ def train(
 
 def train_configured(cfg: Config, *, resume: bool = False, quiet: bool = False) -> Result:
     """Start the run that `cfg` describes, or go on with it, and bring it to its end."""
-    cfg = settle(cfg, tell=note if not quiet else None)
-    assert cfg.out is not None
-    folder = Path(cfg.out)
-    method = find_method(cfg.method.name)
-    record = None
+    with ExitStack() as stack:
+        stack.enter_context(processes.together(cfg.device))
+        main = distributed.is_main()
+        quiet = quiet or not main
+        stack.enter_context(silence(not main))
+        cfg = of_first(settle(cfg, tell=note if not quiet else None))
+        assert cfg.out is not None
+        folder = Path(cfg.out)
+        if main:
+            prepare_folder(stack, cfg, folder, resume=resume)
+        run = make_run(cfg, SplitRecord.from_json(folder / "split.json") if resume else None, quiet=quiet)
+        if main and not resume:
+            make_folder(folder)
+            stack.enter_context(alone_in(folder))
+            check_new(folder)
+            open_folder(folder, run.cfg, run.split)
+        try:
+            with processes.first_before_others():
+                run.prepare(quiet=quiet)
+        except Stopped as stop:
+            raise Stopped(f"{stop}; go on with: {go_on(folder)}", stop.signal) from stop
+        return Session(run, folder, quiet=quiet).complete()
+
+
+def of_first(cfg: Config) -> Config:
+    """The configuration that the first process has settled on, in all of them."""
+    if distributed.num_processes() == 1:
+        return cfg
+    return resolve([Layer("the first process", processes.of_first(asdict(cfg)))])
+
+
+def prepare_folder(stack: ExitStack, cfg: Config, folder: Path, *, resume: bool) -> None:
+    """See that the run can go on in its folder, and have that alone; or that it can begin there."""
     if resume:
+        stack.enter_context(alone_in(folder))
         check_same(cfg, folder)
-        record = SplitRecord.from_json(folder / "split.json")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists already; go on with that run by --resume, or choose another --out")
-    with silence(quiet):
+    else:
+        check_new(folder)
+
+
+def make_run(cfg: Config, record: SplitRecord | None, *, quiet: bool) -> Run:
+    """The run of a configuration at its first step; with a record, on the images that it names."""
+    method = find_method(cfg.method.name)
+    with silence(quiet), processes.first_before_others():
         split = data.load(
             cfg.data, labels=cfg.labels, fold=cfg.fold, all_labels=method.needs_all_labels, record=record
         )
+    if processes.of_first(split.record.split_hash) != split.record.split_hash:
+        raise UserError("the processes see different images or labels: all of them must read the same files")
     if cfg.keep_memory:
         memory.keep_heap()
-    cfg = settle_views(cfg, split, method, tell=None if quiet else note)
-    run = Run(cfg, split, method)
-    if not resume:
-        open_folder(folder, cfg, split)
+    if distributed.is_main():
+        cfg = settle_views(cfg, split, method, tell=None if quiet else note)
+    cfg = of_first(cfg)
+    with processes.first_before_others():  # which may have to download weights
+        return Run(cfg, split, method)
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder in which there is something already."""
+    if folder.exists() and not (
+        folder.is_dir() and all(path.name.startswith(BARELY_BEGUN) for path in folder.iterdir())
+    ):
+        raise UserError(f"{folder} exists already; go on with that run by --resume, or choose another --out")
+
+
+def make_folder(folder: Path) -> None:
+    """Make the run folder."""
     try:
-        run.prepare(quiet=quiet)
-    except Stopped as stop:
-        raise Stopped(f"{stop}; go on with: {go_on(folder)}", stop.signal) from stop
-    return Session(run, folder, quiet=quiet).complete()
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
 
 
 def open_folder(folder: Path, cfg: Config, split: Split) -> None:
-    """Make the run folder, with all that a resumed run starts from."""
+    """Write into a run folder what a resumed run starts from."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         split.record.to_json(folder / "split.json")
-        write_text(folder / "config.yaml", cfg.to_yaml())
+        write_whole(folder / "config.yaml", cfg.to_yaml())
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import torch
 from cyclopts import App, CycloptsError, Parameter
 
-from interlude import augment, data, models, training
+from interlude import augment, data, models, processes, training
 from interlude import evaluate as evaluation
 from interlude.batches import Batches
 from interlude.config import (
@@ -25,6 +25,7 @@ from interlude.config import (
 from interlude.errors import UserError, unknown
 from interlude.features import controls
 from interlude.method import find_method, method_names
+from interlude.prediction.labeled import figures_on
 from interlude.predictor import Predictor
 from interlude.run import settle
 
@@ -73,6 +74,8 @@ def train(tokens: Sequence[str]) -> None:
         """
         assert settings is not None
         result = training.train_configured(settings, resume=resume, quiet=quiet)
+        if processes.launched().rank:
+            return  # the first process says it
         weights = "last averaged weights"
         if settings.select == "validation":
             weights = f"averaged weights of step {result.summary['selected_step']:,}, best on validation"
@@ -100,19 +103,21 @@ def report(tests: dict[str, dict[str, Any]], weights: str = "averaged weights") 
 def evaluate(tokens: Sequence[str]) -> None:
     """The verb `evaluate`."""
 
-    def run(folder: Path, *, data: str | None = None, json: bool = False) -> None:
+    def run(folder: Path, *, data: str | None = None, labels: str | None = None, json: bool = False) -> None:
         """Judge the model of a run folder on its sealed test set, or on other labeled images.
 
         Parameters
         ----------
         folder
-            A run folder that `interlude train` finished.
+            A run folder that `interlude train` or `interlude fit` finished.
         data
-            Other data to judge it on, by name or as npz:FILE; default the run's own.
+            Other data to judge it on: a folder of images, npz:FILE, or a name; default the run's own.
+        labels
+            With a folder, the table of its labels.
         json
             Print the figures as JSON.
         """
-        tests = judge(folder, data)
+        tests = judge(folder, data, labels)
         print(to_json(tests) if json else report(tests))
 
     simple("evaluate", run, tokens)
@@ -123,11 +128,16 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2)
 
 
-def judge(folder: Path, name: str | None) -> dict[str, dict[str, Any]]:
+def judge(folder: Path, name: str | None, labels: str | None = None) -> dict[str, dict[str, Any]]:
     """Figures of a run's saved model on the test sets of its own data, or of other data."""
     predictor = Predictor.load(folder)
     cfg = resolve([read_file(folder / "config.yaml")])
     torch.set_num_threads(cfg.threads)
+    place = Path((name or "").removeprefix("folder:")).expanduser()
+    if name is not None and place.is_dir() and (labels is not None or name not in data.dataset_names()):
+        return dict([figures_on(predictor, place, labels, workers=cfg.threads)])
+    if labels is not None:
+        raise UserError("--labels is for a folder of images: name it by --data")
     if name is None:
         record = data.SplitRecord.from_json(folder / "split.json")
         split = data.load(cfg.data, labels=cfg.labels, fold=cfg.fold, record=record)

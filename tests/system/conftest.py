@@ -7,8 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from interlude.cli import main
-
-QUICK = "data: digits\nlabels: 20\nbatch: 4\nmu: 2\nsteps: 2\naugment: digits\nthreads: 1\n"
+from runs import QUICK
 
 
 class Outcome(NamedTuple):

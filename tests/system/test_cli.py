@@ -20,6 +20,7 @@ def test_train_leaves_a_complete_run_folder(train, tmp_path):
         str(path.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("*") if path.is_file()
     }
     assert files == {
+        ".lock",
         "config.yaml",
         "split.json",
         "metrics.jsonl",

@@ -94,18 +94,21 @@ def test_the_model_predicts_new_files(fitted: Path) -> None:
 def test_a_second_fit_into_the_same_folder_is_refused(fitted: Path) -> None:
     again = interlude("fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK, cwd=fitted)
     assert again.returncode == 2
-    assert "--resume" in again.stderr
+    assert "run holds a finished fit, told in run/report.html; choose another --out" in again.stderr
 
 
 def test_a_fit_that_goes_on_ends_with_the_same_verdict(fitted: Path) -> None:
     (fitted / "run" / "fit.json").unlink()
-    words = ["--labels", "digits.csv", "--out", "run", *QUICK, "--resume"]
+    words = ["--labels", "digits.csv", "--out", "run", *QUICK]
+    other = interlude("fit", "digits", *words, "--seed", "3", cwd=fitted)
+    assert other.returncode == 2
+    assert "begun with another seed" in other.stderr
     done = interlude("fit", "digits", *words, cwd=fitted)
     assert done.returncode == 0, done.stderr
     assert done.stdout == (fitted / "said.txt").read_text()
 
 
-def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_the_same_command_goes_on_after_ctrl_c_with_the_runs_that_are_finished(tmp_path: Path) -> None:
     write_digits(tmp_path / "digits", images=100, labels_each=4, classes=3)
     words = ["fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK]
     command = [sys.executable, "-m", "interlude", *words]
@@ -119,7 +122,7 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(tmp_path: Path) -> Non
     assert running.returncode == 130
     assert "go on with: interlude fit digits" in said
     before = kept.read_text().splitlines()
-    done = interlude(*words, "--resume", cwd=tmp_path)
+    done = interlude(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert kept.read_text().splitlines()[: len(before)] == before
 
@@ -148,7 +151,10 @@ def test_serious_findings_stop_it_and_say_how_to_go_on(tmp_path: Path) -> None:
     assert "--force" in again.stderr, "nothing was begun, so the same command may be given again"
 
 
-@pytest.mark.parametrize("words", [["nowhere"], ["digits", "--budget", "ten"]])
+@pytest.mark.parametrize(
+    "words",
+    [["nowhere"], ["digits", "--budget", "ten"], ["digits", "--lane", "scratch", "--method", "fixmach"]],
+)
 def test_what_cannot_begin_leaves_nothing_behind(words: list[str], tmp_path: Path) -> None:
     write_digits(tmp_path / "digits", images=20, labels_each=1, classes=3)
     done = interlude("fit", *words, "--out", "run", cwd=tmp_path)

@@ -36,6 +36,9 @@ def test_a_folder_without_test_images_trains_to_the_end_and_says_so(train, inter
     judged = interlude("evaluate", "run")
     assert judged.code == 0
     assert "no test images" in judged.out
+    judged = interlude("evaluate", "run", "--data", photos, "--json")
+    assert json.loads(judged.out)["labeled images"]["images"] == 16
+    assert "name it by --data" in interlude("evaluate", "run", "--labels", "labels.csv").err
 
 
 def test_a_record_names_the_folder_and_not_where_it_lies(train, photos, tmp_path):

@@ -2,42 +2,14 @@
 
 import json
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
 
-from interlude import checkpoint
 from interlude.method import method_names
+from runs import final_bits, wait_for_step
 
 STEPS = 24
-
-
-def final_bits(folder):
-    """Hashes of all weights and state that a run ends with, and of the exported model."""
-    state = checkpoint.read(folder / "checkpoints/last.pt")
-    parts = {part: checkpoint.digest(state[part]) for part in ("step", "method", "ema", "optimizer")}
-    return parts | {"model": (folder / "model.safetensors").read_bytes()}
-
-
-def wait_for(condition, process):
-    """Until `condition()` holds while the process runs."""
-    for _ in range(3000):
-        if condition():
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    raise AssertionError("the run does not move")
-
-
-def wait_for_step(folder, step, process):
-    """Until the run in `folder` has saved this step or a later one."""
-    path = folder / "checkpoints/last.pt"
-    wait_for(lambda: path.exists() and checkpoint.read(path)["step"] >= step, process)
-
-
 KILLED_IN_THE_FAST_TESTS = ("interlude-plus",)
 
 
@@ -58,54 +30,6 @@ def test_a_killed_run_resumes_to_the_same_bits(train, spawn, tmp_path, method):
     outcome = train(*args, "--out", "killed", "--resume")
     assert outcome.code == 0, outcome.err
     assert final_bits(tmp_path / "killed") == final_bits(tmp_path / "whole")
-
-
-HANGING = """
-import sys, time
-from pathlib import Path
-from interlude import checkpoint, cli
-
-writes = []
-
-def hang_in_the_second_write(descriptor):
-    writes.append(descriptor)
-    if len(writes) == 2:
-        Path("hangs").touch()
-        time.sleep(600)
-
-checkpoint.os.fsync = hang_in_the_second_write
-cli.main(sys.argv[1:])
-"""
-
-
-def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(train, tmp_path):
-    args = ["--steps", str(STEPS), "--save-every", "4", "--log-every", "1"]
-    assert train(*args, "--out", "whole").code == 0
-    command = [sys.executable, "-c", HANGING, "train", "--config", "quick.yaml", *args, "--out", "killed"]
-    with subprocess.Popen(command, cwd=tmp_path) as process:
-        wait_for(lambda: (tmp_path / "killed/metrics.jsonl").exists(), process)
-        wait_for(lambda: '{"step": 11,' in (tmp_path / "killed/metrics.jsonl").read_text(), process)
-        assert (tmp_path / "hangs").exists()
-        process.kill()
-    assert checkpoint.read(tmp_path / "killed/checkpoints/last.pt")["step"] == 4
-    assert train(*args, "--out", "killed", "--resume").code == 0
-    assert final_bits(tmp_path / "killed") == final_bits(tmp_path / "whole")
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
-    train, interlude, spawn, tmp_path, number, code
-):
-    args = ["--steps", str(STEPS * 20), "--save-every", "4"]
-    process = spawn(*args, "--out", "run")
-    wait_for_step(tmp_path / "run", 4, process)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
-    assert "interlude train --out run --resume" in err
-    stopped = checkpoint.read(tmp_path / "run/checkpoints/last.pt")["step"]
-    assert f"saved at step {stopped}" in err
-    assert 4 <= stopped < STEPS * 20
 
 
 def test_the_journal_of_a_resumed_run_has_each_step_once(train, spawn, tmp_path):
@@ -206,27 +130,6 @@ def test_two_damaged_checkpoints_end_the_run_with_a_message(train, tmp_path):
     outcome = train("--steps", "8", "--save-every", "4", "--out", "run", "--resume")
     assert outcome.code == 1
     assert "no checkpoint of run can be read" in outcome.err
-
-
-def test_a_full_disk_leaves_the_last_good_checkpoint(train, spawn, tmp_path):
-    def small_files_only():
-        import resource
-
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    args = ["--steps", "8", "--save-every", "4"]
-    train(*args, "--out", "whole")
-    train("--steps", "8", "--save-every", "4", "--out", "run")
-    limit = (tmp_path / "run/checkpoints/last.pt").stat().st_size - 1000
-    (tmp_path / "run/checkpoints/previous.pt").replace(tmp_path / "run/checkpoints/last.pt")
-    process = spawn(*args, "--out", "run", "--resume", preexec_fn=small_files_only)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1, err
-    assert "step 4 is safe" in err
-    assert checkpoint.read(tmp_path / "run/checkpoints/last.pt")["step"] == 4
-    assert train(*args, "--out", "run", "--resume").code == 0
-    assert final_bits(tmp_path / "run") == final_bits(tmp_path / "whole")
 
 
 def test_how_the_machine_is_used_may_change_on_resume_and_changes_no_bit(train, tmp_path):

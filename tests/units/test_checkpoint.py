@@ -1,12 +1,15 @@
 """A checkpoint is whole or is known not to be."""
 
+import math
 import random
+import resource
 import threading
 
 import pytest
 import torch
 
 from interlude import checkpoint
+from interlude.errors import NotFinite
 
 STATE = {
     "step": 3,
@@ -78,6 +81,57 @@ def test_a_write_that_fails_leaves_the_last_state_and_no_litter(tmp_path, monkey
         checkpoint.save(tmp_path, {"step": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
     assert checkpoint.read(tmp_path / "last.pt")["step"] == 1
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.7, 0.95, 0.99, 0.999])
+def test_a_disk_that_is_full_at_any_byte_is_an_error_of_writing(tmp_path, share):
+    checkpoint.save(tmp_path, {"step": 1})
+    checkpoint.save(tmp_path / "other", STATE)
+    size = (tmp_path / "other/last.pt").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(share * size), before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            checkpoint.save(tmp_path, STATE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert checkpoint.load(tmp_path) == ({"step": 1}, [])
+    assert not (tmp_path / "fresh.tmp").exists()
+
+
+def test_where_a_file_can_have_but_one_name_two_states_are_kept_all_the_same(tmp_path, monkeypatch):
+    def refuse(*args):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(checkpoint.os, "link", refuse)
+    for step in range(3):
+        checkpoint.save(tmp_path, {"step": step})
+    assert checkpoint.read(tmp_path / "last.pt")["step"] == 2
+    assert checkpoint.read(tmp_path / "previous.pt")["step"] == 1
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_weight_that_is_no_number_is_named(value):
+    weights = {"a": torch.ones(3), "none": torch.ones(0), "count": torch.tensor(3), "b": torch.ones(2, 2)}
+    checkpoint.check_finite(weights, 7)
+    weights["b"][1, 0] = value
+    with pytest.raises(NotFinite, match=r"the weight 'b' became .* by step 7"):
+        checkpoint.check_finite(weights, 7)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_write_that_hangs(tmp_path, monkeypatch):
+    disk, writer = SlowDisk(monkeypatch), checkpoint.Writer(tmp_path, saved=0)
+
+    def interrupted():
+        with writer:
+            writer.save({"step": 2})
+            assert disk.begun.wait(timeout=10)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert writer.saved == 0
+    disk.go_on.set()
 
 
 def test_the_digest_sees_values_names_types_and_shapes():

@@ -14,8 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from interlude import InterludeClassifier, UserError, estimator
-from interlude.errors import RunError
-from interlude.journal import NotFinite
+from interlude.errors import NotFinite, RunError
 from interlude.samples import read_labels
 
 QUICK = {"steps": 20, "batch": 8, "mu": 2, "random_state": 0}

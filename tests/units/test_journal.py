@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from interlude.journal import Journal, Meter, NotFinite
+from interlude.errors import NotFinite
+from interlude.journal import Journal, Meter
 from interlude.method import Objective
 
 

@@ -51,7 +51,7 @@ def test_a_stopped_run_is_on_disk_when_it_says_so(tmp_path):
 def test_a_stop_that_cannot_be_saved_does_not_claim_to_be(tmp_path, monkeypatch):
     fill_the_disk(monkeypatch, after=1)
     sitting = session(tmp_path, stop_at=3, save_every=2)
-    with pytest.raises(RunError, match="No space left on device; step 2 is safe"):
+    with pytest.raises(RunError, match="no space left on device; make room on that disk; step 2 is safe"):
         sitting.complete()
 
 

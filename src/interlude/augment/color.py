@@ -1,15 +1,18 @@
 """What each pixel becomes: Pillow's tone, colour and sharpness operations, bit for bit.
 
 AutoContrast and Equalize say for every image which tables of 256 values `look_up` shall use; the others give
-the images themselves. Magnitudes are float64 tensors on the CPU with one value per image; images are uint8
-(N, C, H, W) on any device, with one channel (grey) or three (red, green, blue).
+the images themselves. Magnitudes are float64 arrays with one value per image; images are uint8 (N, C, H, W)
+on any device, with one channel (grey) or three (red, green, blue).
 
 Where a quotient must be exact, a tensor is divided by a tensor: with a number on either side torch may make
 it a product, which is at times one value off.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from interlude.augment.draw import Numbers
 
 LUMA = (19595, 38470, 7471)  # weights of red, green and blue in Pillow's grey, in 1/65536
 SMOOTH_CENTRE, SMOOTH_TOTAL = 5, 13  # Pillow's SMOOTH kernel: ones around a five
@@ -20,34 +23,34 @@ def look_up(images: Tensor, tables: Tensor) -> Tensor:
     return tables.gather(2, images.flatten(2).long()).view_as(images)
 
 
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
+def brightness(images: Tensor, factor: Numbers) -> Tensor:
     """Scale towards black (factor 0)."""
-    return _bytes(images.float().mul_(_per_image(images, factor)))
+    return _bytes(images.float().mul_(_factor(images, factor)))
 
 
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
+def contrast(images: Tensor, factor: Numbers) -> Tensor:
     """Scale towards the mean grey of the image (factor 0)."""
     # Sums of lines are whole numbers below 2^24, exact in float32 and faster there.
     total = luma(images).sum(3, keepdim=True).sum((1, 2), keepdim=True, dtype=torch.float64)
     mean = torch.floor(total / torch.full_like(total, images.shape[2:].numel()) + 0.5).float()
-    return _blend(mean, images.float(), _per_image(images, factor))
+    return _blend(mean, images.float(), _factor(images, factor))
 
 
-def posterize(images: Tensor, bits: Tensor) -> Tensor:
+def posterize(images: Tensor, bits: Numbers) -> Tensor:
     """Keep the highest bits (cut to a whole number, at least one)."""
-    dropped = 8 - bits.long().clamp(1, 8)
-    return images & (255 >> dropped << dropped).to(images.device, torch.uint8).view(-1, 1, 1, 1)
+    dropped = 8 - bits.astype(np.int64).clip(1, 8)
+    return images & _per_image(images, (255 >> dropped << dropped).astype(np.uint8))
 
 
-def solarize(images: Tensor, threshold: Tensor) -> Tensor:
+def solarize(images: Tensor, threshold: Numbers) -> Tensor:
     """Invert the values from the threshold on."""
-    first = torch.ceil(threshold).to(images.device, torch.int16).view(-1, 1, 1, 1)
+    first = _per_image(images, np.ceil(threshold).astype(np.int16))
     # The sign bit, spread over a byte, says which values lie below; torch compares bytes slowly.
     below = images.short().sub_(first).bitwise_right_shift_(15).to(torch.uint8)
     return below.bitwise_not_().bitwise_xor_(images)
 
 
-def autocontrast(images: Tensor, _: Tensor) -> Tensor:
+def autocontrast(images: Tensor, _: Numbers) -> Tensor:
     """Tables that stretch each channel to the full range; a constant channel stays."""
     planes = images.flatten(2)
     low, high = planes.amin(2, keepdim=True).double(), planes.amax(2, keepdim=True).double()
@@ -57,27 +60,27 @@ def autocontrast(images: Tensor, _: Tensor) -> Tensor:
     return torch.where(high > low, stretched, values).to(torch.uint8)
 
 
-def equalize(images: Tensor, _: Tensor) -> Tensor:
+def equalize(images: Tensor, _: Numbers) -> Tensor:
     """Tables that spread the values of each channel evenly; a channel with too little to spread stays."""
     planes = images.flatten(2)
     ones = torch.ones((), device=images.device).expand_as(planes)
     count = ones.new_zeros(*planes.shape[:2], 256).scatter_add_(2, planes.long(), ones)
     up_to = count.cumsum(2)
     brightest = count.gather(2, planes.amax(2, keepdim=True).long())
-    step = (up_to[:, :, -1:] - brightest).int() // 255
+    step = (images.shape[2:].numel() - brightest).int() // 255
     # Whole numbers below 2^24 are exact in float32, and no quotient of two is rounded up to the next one.
     spread = (step // 2 + up_to).sub_(count).div_(step.clamp(min=1)).clamp_(max=255)
     return torch.where(step > 0, spread, _values(images)).to(torch.uint8)
 
 
-def color(images: Tensor, factor: Tensor) -> Tensor:
+def color(images: Tensor, factor: Numbers) -> Tensor:
     """Scale the colours towards grey (factor 0); a grey image stays."""
     if images.shape[1] == 1:
         return images
-    return _blend(luma(images), images.float(), _per_image(images, factor))
+    return _blend(luma(images), images.float(), _factor(images, factor))
 
 
-def sharpness(images: Tensor, factor: Tensor) -> Tensor:
+def sharpness(images: Tensor, factor: Numbers) -> Tensor:
     """Blend with a smoothed version (factor 0), whose outermost pixels are the image's own."""
     width = images.shape[3]
     if min(images.shape[2:]) < 3:
@@ -95,7 +98,7 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
     for edge in (0, -1):
         smooth[:, :, edge] = end[:, :, edge]
         smooth[..., edge] = end[..., edge]
-    return _blend(smooth, end, _per_image(images, factor))
+    return _blend(smooth, end, _factor(images, factor))
 
 
 def luma(images: Tensor) -> Tensor:
@@ -122,5 +125,9 @@ def _values(images: Tensor) -> Tensor:
     return torch.arange(256, device=images.device)
 
 
-def _per_image(images: Tensor, factor: Tensor) -> Tensor:
-    return factor.float().to(images.device).view(-1, 1, 1, 1)
+def _factor(images: Tensor, factor: Numbers) -> Tensor:
+    return _per_image(images, factor.astype(np.float32))
+
+
+def _per_image(images: Tensor, numbers: Numbers) -> Tensor:
+    return torch.from_numpy(numbers).to(images.device).view(-1, 1, 1, 1)

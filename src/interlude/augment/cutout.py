@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from interlude.augment.color import luma
-from interlude.augment.draw import Draw, fold, uniform
+from interlude.augment.draw import Draw, Numbers, fold, uniform
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,21 @@ class Cutout:
         """The same, painted on the images themselves where their memory allows."""
         channels, height, width = images.shape[1:]
         folded, corners = fold(images, self.corners(draw, height, width))
-        top, left, bottom, right = corners.unbind(1)
-        rows = _painted(top, bottom, height).to(images.device)
-        columns = _painted(left, right, width).to(images.device)
+        top, left, bottom, right = corners.T[..., None]
+        rows = torch.from_numpy(_painted(top, bottom, height)).to(images.device)
+        columns = torch.from_numpy(_painted(left, right, width)).to(images.device)
         box = (rows[:, :, None] & columns[:, None, :])[:, None, None]
         members: Tensor = folded.unflatten(1, (folded.shape[1] // channels, channels))
         # Bits select faster than torch.where: the box is 255 inside and 0 outside.
         return members.bitwise_and_(~box).bitwise_or_(self.color(images) & box).view(images.shape)
 
-    def corners(self, draw: Draw, height: int, width: int) -> Tensor:
+    def corners(self, draw: Draw, height: int, width: int) -> Numbers:
         """First and last painted row and column: top, left, bottom, right of each image, (N, 4)."""
-        side = (self.smallest + (self.largest - self.smallest) * draw["side"].double()) * width
-        side = (side.trunc() if self.whole_pixels else side)[:, None]
-        centre = draw["centre"].double() * torch.tensor((height, width))
-        first = (centre - side / 2).clamp(min=0).trunc()
-        return torch.cat((first, torch.where(side > 0, (first + side).trunc(), -1.0)), dim=1)
+        share, centre = (draw[name].numpy().astype(np.float64) for name in ("side", "centre"))
+        side = (self.smallest + (self.largest - self.smallest) * share[:, None]) * width
+        side = np.trunc(side) if self.whole_pixels else side
+        first = np.trunc((centre * (height, width) - side / 2).clip(min=0))
+        return np.hstack((first, np.where(side > 0, np.trunc(first + side), -1.0)))
 
     def color(self, images: Tensor) -> Tensor:
         """What is painted on such images, uint8 (1, C, 1, 1)."""
@@ -63,7 +64,8 @@ class Cutout:
         return fill if images.shape[1] == 3 else luma(fill).to(torch.uint8)
 
 
-def _painted(first: Tensor, last: Tensor, size: int) -> Tensor:
+def _painted(first: Numbers, last: Numbers, size: int) -> Numbers:
     """255 from the first to the last painted position of an axis, 0 elsewhere: uint8 (N, size)."""
-    position = torch.arange(size)
-    return ((position >= first[:, None]) & (position <= last[:, None])).to(torch.uint8) * 255
+    position = np.arange(size)
+    painted: Numbers = ((position >= first) & (position <= last)) * np.uint8(255)
+    return painted

@@ -5,12 +5,15 @@ sharing one realisation inside a group is nothing but indexing: `apply(images, t
 """
 
 from math import gcd
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 Draw = dict[str, Tensor]
+Numbers = NDArray[Any]  # what follows from a draw, a row per image: numpy is faster than torch at a few rows
 
 
 @runtime_checkable
@@ -37,16 +40,17 @@ class Overwriting(Augmentation, Protocol):
 
 def take(draw: Draw, rows: Tensor) -> Draw:
     """The given rows of a draw; a row named twice is one realisation shared by two images."""
-    return {name: values[rows] for name, values in draw.items()}
+    return {name: values.index_select(0, rows) for name, values in draw.items()}
 
 
-def fold(images: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+def fold(images: Tensor, numbers: Numbers) -> tuple[Tensor, Numbers]:
     """Neighbours with the same numbers as one image of more channels, and the numbers without repeats.
 
     What moves or hides pixels is thus worked out once for a whole group that shares a realisation. The runs
     must be of equal length to be joined; otherwise both come back as they are.
     """
-    changes = (numbers[1:] != numbers[:-1]).flatten(1).any(1).nonzero().flatten() + 1
+    differs = (numbers[1:] != numbers[:-1]).any(axis=tuple(range(1, numbers.ndim)))
+    changes = np.flatnonzero(differs) + 1
     run = gcd(len(numbers), *changes.tolist()) or 1
     return images.reshape(-1, run * images.shape[1], *images.shape[2:]), numbers[::run]
 

@@ -1,83 +1,88 @@
 """Where each pixel comes from: flip, crop, rotate, shear and translate, each pixel as Pillow would place it.
 
-The last three say for every image which affine map `warp` shall follow. Magnitudes are float64 tensors on the
-CPU with one value per image; images are uint8 (N, C, H, W) on any device.
+The last three say for every image which affine map `warp` shall follow. Magnitudes are float64 arrays with
+one value per image; images are uint8 (N, C, H, W) on any device.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from interlude.augment.draw import Draw, fold, uniform
+from interlude.augment.draw import Draw, Numbers, fold, uniform
 
 FRACTION_BITS = 16  # of the fixed-point coordinates in Pillow's nearest-neighbour transform
-IDENTITY = torch.eye(2, 3, dtype=torch.float64)
-ENTRIES = torch.eye(6, dtype=torch.float64).view(2, 3, 2, 3)  # for each entry of a map, a one in its place
+IDENTITY = np.eye(2, 3)
+ENTRIES = np.eye(6).reshape(2, 3, 2, 3)  # for each entry of a map, a one in its place
 (_, SHEAR_X, MOVE_X), (SHEAR_Y, _, MOVE_Y) = ENTRIES
+ON_FRAMED = np.array((0, 0, 1 << FRACTION_BITS), np.int32).reshape(3, 1, 1, 1, 1)  # moves a map by a pixel
 INDICES_AT_ONCE = 2**20  # positions worked on together; larger tables of them cost page faults
 
 
-def warp(images: Tensor, maps: Tensor) -> Tensor:
+def warp(images: Tensor, maps: Numbers) -> Tensor:
     """Pixel (x, y) of image i becomes its pixel `maps[i] @ (x, y, 1)`, black if that lies outside.
 
-    The maps (N, 2, 3) are float64 on the CPU. They are taken at the centres of pixels and, as in Pillow, with
-    16 bits after the point.
+    The maps (N, 2, 3) are taken at the centres of pixels and, as in Pillow, with 16 bits after the point.
     """
     folded, maps = fold(images, maps)
-    fixed = fixed_point(maps).to(images.device)
-    along_x, along_y, start = fixed.transpose(0, 1)[..., None, None].unbind(2)
-    position = along_x * _across(images) + (along_y * _down(images) + start)
+    height, width = images.shape[-2:]
+    fixed = fixed_point(maps).transpose(2, 1, 0)[..., None, None] + ON_FRAMED
+    along_x, along_y, start = torch.from_numpy(fixed).to(images.device)
+    across, down = (torch.arange(size, dtype=torch.int32, device=images.device) for size in (width, height))
+    position = along_x * across + (along_y * down[:, None] + start)
     columns, rows = position.bitwise_right_shift_(FRACTION_BITS)
-    return _read_or_black(folded, rows, columns).view(images.shape)
+    views = _read(_framed(folded), rows.clamp_(0, height + 1), columns.clamp_(0, width + 1))
+    return views.view(images.shape)
 
 
-def fixed_point(maps: Tensor) -> Tensor:
+def fixed_point(maps: Numbers) -> Numbers:
     """Maps (N, 2, 3) at the centres of pixels, as whole numbers of 1/65536."""
-    along_x, along_y, start = maps.unbind(2)
-    exact = torch.stack((along_x, along_y, start + along_x * 0.5 + along_y * 0.5), dim=2)
-    return torch.floor(exact * 2**FRACTION_BITS + 0.5).to(torch.int32)
+    along_x, along_y, start = np.moveaxis(maps, 2, 0)
+    exact = np.stack((along_x, along_y, start + along_x * 0.5 + along_y * 0.5), axis=2)
+    fixed: Numbers = np.floor(exact * 2**FRACTION_BITS + 0.5).astype(np.int32)
+    return fixed
 
 
-def rotate(images: Tensor, degrees: Tensor) -> Tensor:
+def rotate(images: Tensor, degrees: Numbers) -> Numbers:
     """Turn counter-clockwise about the centre; not for right angles, which Pillow transposes instead."""
     height, width = images.shape[-2:]
-    angle = torch.deg2rad(degrees)
-    cos, sin = torch.cos(angle), torch.sin(angle)
+    angle = np.deg2rad(degrees)
+    cos, sin = np.cos(angle), np.sin(angle)
     x, y = width / 2, height / 2
     numbers = (cos, -sin, x - (cos * x - sin * y), sin, cos, y - (sin * x + cos * y))
-    return torch.stack(numbers, dim=1).view(-1, 2, 3)
+    return np.stack(numbers, axis=1).reshape(-1, 2, 3)
 
 
-def shear_x(images: Tensor, share: Tensor) -> Tensor:
+def shear_x(images: Tensor, share: Numbers) -> Numbers:
     """Shift every row by `share` times its distance from the top."""
     return _map(share, SHEAR_X)
 
 
-def shear_y(images: Tensor, share: Tensor) -> Tensor:
+def shear_y(images: Tensor, share: Numbers) -> Numbers:
     """Shift every column by `share` times its distance from the left."""
     return _map(share, SHEAR_Y)
 
 
-def translate_x(images: Tensor, share: Tensor) -> Tensor:
+def translate_x(images: Tensor, share: Numbers) -> Numbers:
     """Move to the left by a share of the width, rounded to the nearest pixel."""
-    return _map(torch.floor(share * images.shape[-1] + 0.5), MOVE_X)
+    return _map(np.floor(share * images.shape[-1] + 0.5), MOVE_X)
 
 
-def translate_y(images: Tensor, share: Tensor) -> Tensor:
+def translate_y(images: Tensor, share: Numbers) -> Numbers:
     """Move up by a share of the height, rounded to the nearest pixel."""
-    return _map(torch.floor(share * images.shape[-2] + 0.5), MOVE_Y)
+    return _map(np.floor(share * images.shape[-2] + 0.5), MOVE_Y)
 
 
-def translate_x_whole(images: Tensor, share: Tensor) -> Tensor:
+def translate_x_whole(images: Tensor, share: Numbers) -> Numbers:
     """Move to the left by a share of the width, cut to whole pixels as in the released code."""
-    return _map(torch.trunc(share * images.shape[-1]), MOVE_X)
+    return _map(np.trunc(share * images.shape[-1]), MOVE_X)
 
 
-def translate_y_whole(images: Tensor, share: Tensor) -> Tensor:
+def translate_y_whole(images: Tensor, share: Numbers) -> Numbers:
     """Move up by a share of the height, cut to whole pixels as in the released code."""
-    return _map(torch.trunc(share * images.shape[-2]), MOVE_Y)
+    return _map(np.trunc(share * images.shape[-2]), MOVE_Y)
 
 
 @dataclass(frozen=True)
@@ -96,25 +101,29 @@ class FlipCrop:
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         height, width = images.shape[-2:]
-        folded, numbers = fold(images, torch.column_stack((draw["crop"], draw["flip"])).double())
-        down, across = self.start(numbers[:, :2], height, width).to(images.device)[..., None, None].unbind(1)
-        rows, columns = _down(images) + down, _across(images) + across
+        folded, cuts = fold(images, self.cuts(draw, height, width))
+        top, left, flip = cuts.T[..., None]
+        rows, columns = np.arange(height) + top, np.arange(width) + left
         if self.reflect:
             rows, columns = _reflect(rows, height), _reflect(columns, width)
-        flip = numbers[:, 2, None, None].to(images.device) > 0
-        columns = torch.where(flip, width - 1 - columns, columns)
-        read = _read if self.reflect else _read_or_black
-        return read(folded, rows, columns).view(images.shape)
+        columns = np.where(flip, width - 1 - columns, columns)
+        if not self.reflect:
+            folded = _framed(folded)
+            rows, columns = (rows + 1).clip(0, height + 1), (columns + 1).clip(0, width + 1)
+        down, across = (torch.from_numpy(places).to(images.device) for places in (rows, columns))
+        return _read(folded, down[:, :, None], across[:, None, :]).view(images.shape)
 
-    def start(self, position: Tensor, height: int, width: int) -> Tensor:
-        """The first pixel of the cut, from -pad to +pad, for positions (N, 2) on [0, 1): down, across."""
-        pad = torch.tensor((int(height * self.padding), int(width * self.padding)), dtype=torch.int32)
-        return torch.floor(position * (2 * pad + 1)).int() - pad
+    def cuts(self, draw: Draw, height: int, width: int) -> Numbers:
+        """The first pixel of each cut, down and across, from -pad to +pad; whether it is mirrored: (N, 3)."""
+        pad = np.array((int(height * self.padding), int(width * self.padding)))
+        start = np.floor(draw["crop"].numpy().astype(np.float64) * (2 * pad + 1)).astype(np.int64) - pad
+        return np.column_stack((start, draw["flip"].numpy()))
 
 
-def _reflect(position: Tensor, size: int) -> Tensor:
+def _reflect(position: Numbers, size: int) -> Numbers:
     """Positions outside 0..size-1 mirrored at the first and the last pixel."""
-    return (size - 1) - (size - 1 - position.abs()).abs()
+    mirrored: Numbers = (size - 1) - abs(size - 1 - abs(position))
+    return mirrored
 
 
 def _read(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -129,22 +138,12 @@ def _read(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return pixels.view(len(images), channels, *size)
 
 
-def _read_or_black(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The pixels at (rows, columns), black outside the image; overwrites both to save memory traffic."""
-    height, width = images.shape[-2:]
-    # A black frame of one pixel answers every position outside, which is cheaper than masking the result.
-    framed = functional.pad(images, (1, 1, 1, 1))
-    return _read(framed, rows.add_(1).clamp_(0, height + 1), columns.add_(1).clamp_(0, width + 1))
+def _framed(images: Tensor) -> Tensor:
+    """Images in a black frame of one pixel, which answers every position outside: cheaper than a mask."""
+    return functional.pad(images, (1, 1, 1, 1))
 
 
-def _map(value: Tensor, entry: Tensor) -> Tensor:
+def _map(value: Numbers, entry: Numbers) -> Numbers:
     """Maps (N, 2, 3) that move nothing, except for the value of one entry."""
-    return IDENTITY + value.view(-1, 1, 1) * entry
-
-
-def _down(images: Tensor) -> Tensor:
-    return torch.arange(images.shape[-2], device=images.device, dtype=torch.int32)[None, :, None]
-
-
-def _across(images: Tensor) -> Tensor:
-    return torch.arange(images.shape[-1], device=images.device, dtype=torch.int32)[None, None, :]
+    maps: Numbers = IDENTITY + value.reshape(-1, 1, 1) * entry
+    return maps

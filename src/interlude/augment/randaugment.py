@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from interlude.augment import color, geometry
-from interlude.augment.draw import Draw, uniform
+from interlude.augment.draw import Draw, Numbers, uniform
 
 TOP_LEVEL = 10  # a magnitude is `low` at level 0 and `high` at this level
 
@@ -20,7 +21,7 @@ def replace(images: Tensor, results: Tensor) -> Tensor:
     return results
 
 
-def identity(images: Tensor, _: Tensor) -> Tensor:
+def identity(images: Tensor, _: Numbers) -> Tensor:
     """The images as they are."""
     return images
 
@@ -32,8 +33,8 @@ class Operation(NamedTuple):
     """
 
     name: str
-    plan: Callable[[Tensor, Tensor], Tensor]  # images, magnitudes -> one row of numbers per image
-    carry_out: Callable[[Tensor, Tensor], Tensor]  # images, plans -> images
+    plan: Callable[[Tensor, Numbers], Any]  # images, magnitudes -> an array or tensor, one row per image
+    carry_out: Callable[[Tensor, Any], Tensor]  # images, plans -> images
     low: float = 0.0
     high: float = 0.0
     signed: bool = False  # whether the magnitude takes a random sign
@@ -81,16 +82,18 @@ class RandAugment:
             "applied": uniform(*shape, generator=generator) < self.probability,
         }
 
-    def magnitude(self, draw: Draw) -> Tensor:
+    def magnitude(self, draw: Draw) -> Numbers:
         """What each level of a draw means for its operation: float64, of the shape of the levels."""
-        low, high, signed = self._ranges[draw["operation"]].unbind(-1)
-        magnitude = low + draw["level"].double() * (high - low) / TOP_LEVEL
-        return torch.where(signed > 0, magnitude * draw["sign"], magnitude)
+        operation, level, sign = (draw[name].numpy() for name in ("operation", "level", "sign"))
+        low, high, signed = np.moveaxis(self._ranges[operation], -1, 0)
+        magnitude: Numbers = low + level.astype(np.float64) * (high - low) / TOP_LEVEL
+        magnitude[signed > 0] *= sign[signed > 0]
+        return magnitude
 
     @cached_property
-    def _ranges(self) -> Tensor:
+    def _ranges(self) -> Numbers:
         """Low, high and whether signed, for each operation."""
-        return torch.tensor([operation[3:] for operation in self.operations], dtype=torch.float64)
+        return np.array([operation[3:] for operation in self.operations], np.float64)
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         return self.overwrite(images.clone(), draw)
@@ -98,28 +101,43 @@ class RandAugment:
     def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
         """The same, written over the images where their memory allows."""
         images = images.contiguous()
-        chosen = torch.where(draw["applied"], draw["operation"], len(self.operations))
-        magnitude = self.magnitude(draw)
+        chosen, magnitude = self._to_do(draw)
         with torch.inference_mode():  # hundreds of small steps, each a little shorter without bookkeeping
             for slot in range(self.count):
                 self._run(images, chosen[:, slot], magnitude[:, slot])
         return images
 
-    def _run(self, images: Tensor, chosen: Tensor, magnitude: Tensor) -> None:
+    def _to_do(self, draw: Draw) -> tuple[Numbers, Numbers]:
+        """Numbers of operations and their magnitudes; what changes an image comes first, in its order."""
+        operation, magnitude = draw["operation"].numpy(), self.magnitude(draw)
+        idle = ~draw["applied"].numpy() | self._idle[operation]
+        order = idle.argsort(axis=1, kind="stable")
+        chosen = np.where(idle, len(self.operations), operation)
+        return np.take_along_axis(chosen, order, 1), np.take_along_axis(magnitude, order, 1)
+
+    @cached_property
+    def _idle(self) -> Numbers:
+        """Whether an operation leaves all images as they are."""
+        return np.array([operation.plan is identity for operation in self.operations])
+
+    def _run(self, images: Tensor, chosen: Numbers, magnitude: Numbers) -> None:
         """Let each operation change, in place, all the images it was chosen for."""
-        order = chosen.argsort(stable=True)  # neighbours that share a draw stay neighbours
-        sizes = torch.bincount(chosen, minlength=len(self.operations) + 1).tolist()
+        order = chosen.argsort(kind="stable")  # neighbours that share a draw stay neighbours
+        ends = np.bincount(chosen, minlength=len(self.operations)).cumsum()
         # Behind those of the last operation are images to be left alone.
-        shares = zip(self.operations, order.split(sizes), magnitude[order].split(sizes), strict=False)
-        busy = [share for share in shares if len(share[1])]
+        shares = zip(self.operations, np.split(order, ends), strict=False)
+        busy = [(operation, rows) for operation, rows in shares if len(rows)]
         for carry_out, group in groupby(busy, key=lambda share: share[0].carry_out):
-            operations, rows, magnitudes = zip(*group, strict=True)
-            own = torch.cat(rows).to(images.device)
+            operations, rows = zip(*group, strict=True)
+            own = torch.from_numpy(np.concatenate(rows)).to(images.device)
             part = images.index_select(0, own)
-            pieces = part.split([len(share) for share in rows])
-            members = zip(operations, pieces, magnitudes, strict=True)
-            plans = [operation.plan(piece, numbers) for operation, piece, numbers in members]
-            _put(images, own, carry_out(part, torch.cat(plans)))
+            members = zip(operations, part.split([*map(len, rows)]), rows, strict=True)
+            plans = [operation.plan(piece, magnitude[share]) for operation, piece, share in members]
+            _put(images, own, carry_out(part, _joined(plans)))
+
+
+def _joined(plans: list[Any]) -> Any:
+    return np.concatenate(plans) if isinstance(plans[0], np.ndarray) else torch.cat(plans)
 
 
 def _put(images: Tensor, rows: Tensor, views: Tensor) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,25 +57,30 @@ def render(
 def render_groups(
     x: Tensor,
     u: Tensor,
-    augmentation: Augmentation,
-    draw: Draw,
+    augmentations: Sequence[Augmentation],
+    draws: Sequence[Draw],
     mean: Sequence[float],
     std: Sequence[float],
     *,
     backend: Backend = "auto",
-) -> tuple[Tensor, Tensor]:
-    """`render` for groups, each an image of `x` and the next ones of `u`, that share a row of the draw."""
-    views = _by_loops([x, u], augmentation, draw, mean, std, backend=backend)
-    if views is not None:
-        return views[0], views[1]
-    groups, mu = len(x), len(u) // len(x)
-    side_by_side = torch.cat([x[:, None], u.unflatten(0, (groups, mu))], dim=1).flatten(0, 1)
-    pixels = augmentation.apply(side_by_side, take(draw, torch.arange(groups).repeat_interleave(1 + mu)))
-    of_x, of_u = pixels.unflatten(0, (groups, 1 + mu)).split([1, mu], dim=1)
-    return (
-        normalize(of_x, mean, std, channels_last=True).flatten(0, 1),
-        normalize(of_u, mean, std, channels_last=True).flatten(0, 1),
-    )
+) -> list[tuple[Tensor, Tensor]]:
+    """`render` by each augmentation for groups, an image of `x` and the next of `u`, that share its draws."""
+    each = list(zip(augmentations, draws, strict=True))
+    views = [_by_loops([x, u], *one, mean, std, backend=backend) for one in each]
+    if not all(views):
+        groups = torch.cat([x[:, None], u.unflatten(0, (len(x), len(u) // len(x)))], dim=1)
+        views = [done or _of_groups(groups, *one, mean, std) for done, one in zip(views, each, strict=True)]
+    return [(of_x, of_u) for of_x, of_u in filter(None, views)]
+
+
+def _of_groups(
+    groups: Tensor, augmentation: Augmentation, draw: Draw, mean: Sequence[float], std: Sequence[float]
+) -> list[Tensor]:
+    """The views of the first image of each group (G, 1 + mu, C, H, W), and those of the others, by torch."""
+    group_of_row = torch.from_numpy(np.arange(len(groups)).repeat(groups.shape[1]))
+    pixels = augmentation.apply(groups.flatten(0, 1), take(draw, group_of_row)).view_as(groups)
+    parts = pixels[:, :1], pixels[:, 1:]
+    return [normalize(part, mean, std, channels_last=True).flatten(0, 1) for part in parts]
 
 
 def _by_loops(

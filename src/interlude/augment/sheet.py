@@ -1,10 +1,13 @@
 """A contact sheet: images and their views, group by group, in one PNG a person can look at."""
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
+
+from interlude.files import write_whole
 
 TILE = 64  # images are enlarged by a whole factor to at least about this many pixels
 GAP, MARGIN, TEXT = 4, 16, 13
@@ -30,7 +33,9 @@ def sheet(
     for block in blocks:
         page.paste(block, (MARGIN, top))
         top += block.height + MARGIN
-    page.save(path)
+    file = io.BytesIO()
+    page.save(file, "PNG")
+    write_whole(path, file.getvalue())
 
 
 def _block(group: Mapping[str, Tensor], title: str, columns: Sequence[str]) -> Image.Image:

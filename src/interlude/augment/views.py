@@ -1,6 +1,7 @@
 """From bytes to what a network reads."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ def normalize(
     images: Tensor, mean: Sequence[float], std: Sequence[float], *, channels_last: bool = False
 ) -> Tensor:
     """`(images / 255 - mean) / std` in float32 for uint8 images (..., C, H, W), mean and std per channel."""
-    scale, offset = (numbers.to(images.device) for numbers in scaling(mean, std))
+    scale, offset = _on(images.device, tuple(mean), tuple(std))
     *count, channels, height, width = images.shape
     if channels_last:
         values = _empty(*count, height, width, channels, device=images.device)
@@ -38,6 +39,13 @@ def _empty(*shape: int, device: torch.device) -> Tensor:
     if device.type != "cpu":
         return torch.empty(shape, device=device)
     return torch.from_numpy(np.empty(shape, np.float32))  # numpy asks for large pages, cheaper to come by
+
+
+@lru_cache
+def _on(device: torch.device, mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """`scaling` on a device."""
+    scale, offset = scaling(mean, std)
+    return scale.to(device), offset.to(device)
 
 
 def scaling(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:

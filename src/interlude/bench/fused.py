@@ -11,9 +11,9 @@ from torch import Tensor
 from interlude import data, evaluate, rng
 from interlude.config import Config, read_file, resolve
 from interlude.data import Images
+from interlude.files import write_whole
 from interlude.method import find_method
 from interlude.predictor import Predictor
-from interlude.session import write_text
 
 BATCH = 128  # test images in a batch, as in the release
 
@@ -24,7 +24,7 @@ def write_fused(folder: Path) -> None:
     cfg = resolve([read_file(folder / "config.yaml")])
     if not path.exists():
         errors = fused_errors(folder, cfg) if hasattr(cfg.method, "fusion_point") else {}
-        write_text(path, json.dumps(errors) + "\n")
+        write_whole(path, json.dumps(errors) + "\n")
 
 
 def fused_errors(folder: Path, cfg: Config) -> dict[str, float]:

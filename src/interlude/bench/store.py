@@ -1,5 +1,6 @@
 """Results on disk: one JSON line a finished cell, appended whole; a line that was cut short is ignored."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -31,10 +32,11 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.path(suite)
         torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
-        content = ("\n" if torn else "") + json.dumps(line) + "\n"
+        content = (("\n" if torn else "") + json.dumps(line) + "\n").encode()
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(handle, content.encode())
+            if os.write(handle, content) < len(content):  # the disk took a part
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -76,7 +76,8 @@ class Calibration:
             return None
         try:
             made = cls(**values)
-            usable = made.temperature > 0 and 0 < made.coverage < 1
+            usable = made.temperature > 0 and 0 < made.coverage < 1 and 0 <= made.ood_limit <= 1
+            usable = usable and 0 <= (made.threshold or 0) <= 1 and min(made.images, made.groups or 0) >= 0
         except TypeError as error:
             raise UserError(f"the calibration in config.json is damaged: {error}; fit again") from error
         if not usable:

@@ -7,7 +7,6 @@ brightest pixel; of several frames or pages the first is taken; DICOM is shown t
 
 import os
 import stat
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from interlude.data.dicom import is_dicom, open_dicom
+from interlude.data.hushed import hushed
 from interlude.data.unreadable import Unreadable
 
 Fit = Literal["crop", "pad", "squash"]
@@ -159,8 +159,7 @@ def decode(content: bytes, name: str, *, side: int | None = None) -> Image.Image
 def _plain_words() -> Iterator[None]:
     """Turn whatever a decoder raises or warns of into `Unreadable`, or silence."""
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"PIL\.|pydicom\.")
+        with hushed():
             yield
     except Unreadable:
         raise

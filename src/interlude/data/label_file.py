@@ -21,8 +21,9 @@ SPLIT = ("split",)
 GROUPS = ("group", "patient_id")
 SEPARATORS = (",", "\t", ";", "|")
 MAX_BYTES = 1 << 30
-EMPTY = ("", "nan")  # pandas writes the second
 HIDDEN = "unlabeled"  # as a split: an image of the training part whose label is not to be used
+UNLABELED = (HIDDEN, "_unlabeled", "unlabelled", "_unlabelled")  # as folders or labels
+EMPTY = ("", "nan", *UNLABELED)  # pandas writes the second
 PARTS = {
     "train": "train",
     "training": "train",
@@ -132,10 +133,15 @@ def _columns(path: Path, header: list[str], group: str | None) -> Columns:
     def find(names: Sequence[str]) -> int | None:
         return next((header.index(name) for name in names if name in header), None)
 
-    there = f"it has {', '.join(map(shown, header))}"
+    if not any(header):
+        raise UserError(f"{path} is empty")
+    there = f"its first line has {', '.join(map(shown, header))}"
     place = find(PATHS)
     if place is None:
-        raise UserError(f"{path} has no column for the file: name it {' or '.join(PATHS)}; {there}")
+        raise UserError(
+            f"{path} has no column for the file: the first line must name the columns, as file_name,label; "
+            f"{there} ({', '.join(PATHS)} would do)"
+        )
     wanted = GROUPS if group is None else (group.strip().lower(),)
     columns = Columns(place, find(LABELS), find(SPLIT), find(wanted))
     if group is not None and columns.group is None:

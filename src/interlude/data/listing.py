@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from interlude.data.find_file import Finder
 from interlude.data.images import UNKNOWN
-from interlude.data.label_file import CONFLICT, PARTS, Entry, LabelFile, merge, read_label_file
+from interlude.data.label_file import CONFLICT, PARTS, UNLABELED, Entry, LabelFile, merge, read_label_file
 from interlude.data.problem import Problem, shown
 from interlude.data.walk import SUFFIXES, find_images
 from interlude.errors import UserError
@@ -24,7 +24,6 @@ from interlude.errors import UserError
 __all__ = ["SPLITS", "Item", "Listing", "Problem", "find_images", "list_folder", "shown"]
 
 SPLITS = ("train", "val", "test")
-UNLABELED = ("unlabeled", "_unlabeled", "unlabelled", "_unlabelled")
 TABLES = ("labels.csv", "labels.tsv", "metadata.csv", "metadata.tsv")  # found by themselves
 NUMBER = re.compile(r"(\d+)")
 
@@ -86,9 +85,16 @@ class Said(NamedTuple):
     groups: list[str | None] | None
 
 
-def list_folder(root: Path | str, labels: Path | str | None = None, group: str | None = None) -> Listing:
+def list_folder(
+    root: Path | str,
+    labels: Path | str | None = None,
+    group: str | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+) -> Listing:
     """The images below `root`; `labels` is a table of labels, `group` its column of what belongs together.
 
+    The classes are those of the training images, unless a model's `classes` are given.
     Raises a `UserError` where training could not go on; everything else is a row of `problems`.
     """
     root = Path(root).expanduser()
@@ -103,7 +109,7 @@ def list_folder(root: Path | str, labels: Path | str | None = None, group: str |
         said = _by_folder(paths, folders)
     else:
         said = _by_table(root, paths, folders, table, problems)
-    names, numbers = _number_classes(said, problems)
+    names, numbers = _number_classes(said, problems, classes)
     group_names, groups = _number_groups(said.groups)
     splits = np.array([SPLITS.index(split) for split in said.splits])
     problems.sort(key=lambda problem: (problem.kind, problem.path))
@@ -166,7 +172,8 @@ def _table(root: Path, labels: Path | str | None, group: str | None, folders: Fo
     """The label file that is given, or that lies in the folder where sub-folders give no labels."""
     if labels is not None:
         given = Path(labels).expanduser()
-        return read_label_file(given if given.exists() else root / given, group)
+        inside = root / given
+        return read_label_file(inside if inside.exists() and not given.exists() else given, group)
     found = [root / name for name in TABLES if (root / name).is_file()]
     if not found:
         return None
@@ -217,19 +224,27 @@ def _match(root: Path, paths: Sequence[str], table: LabelFile, problems: list[Pr
         else:
             matched[row] = entry
     if not matched:
-        first = shown(next(iter(table.entries)))
-        raise UserError(f"none of the {len(table.entries):,} files in {table.path} is in {root}, as {first}")
+        first = next(iter(table.entries))
+        hint = "; is a quote not closed?" if "\n" in first else ""
+        raise UserError(
+            f"none of the {len(table.entries):,} files in {table.path} is in {root}, as {shown(first)[:80]}"
+            f"{hint}"
+        )
     return matched
 
 
-def _number_classes(said: Said, problems: list[Problem]) -> tuple[tuple[str, ...], Numbers]:
-    """The classes of the training images in natural order, and the number of each image's class."""
+def _number_classes(
+    said: Said, problems: list[Problem], classes: Sequence[str] | None
+) -> tuple[tuple[str, ...], Numbers]:
+    """The classes given, or those of the training images in natural order; the number of each image's."""
     known = {label for label, split in zip(said.labels, said.splits, strict=True) if split == "train"}
-    names = sorted((label for label in known if label is not None), key=natural)
+    names = classes or sorted((label for label in known if label is not None), key=natural)
     number = {name: index for index, name in enumerate(names)}
     unknown = Counter(label for label in said.labels if label is not None and label not in number)
     for missing, count in unknown.items():
         detail = f"class {missing!r} has no training image; its {count:,} val and test images are left out"
+        if classes:
+            detail = f"class {missing!r} is none of the model's; its {count:,} images are left out"
         problems.append(Problem("unknown-class", "", detail))
     similar: dict[str, str] = {}
     for name in names:

@@ -1,5 +1,6 @@
 """Which image stands at which position of an endless shuffled stream, computed without keeping any order."""
 
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 from interlude import rng
 from interlude.errors import UserError
 
+AT_ONCE = 4096  # positions; numpy takes little longer for them than for the few of a step
 Words = NDArray[np.uint64]
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -27,34 +29,40 @@ class Sampler:
     def __init__(self, size: int, *, seed: int, stream: str) -> None:
         if size < 1:
             raise UserError(f"there are no {stream} images to draw from")
-        self.size = size
-        self._key = np.uint64(rng.key(seed, "sampler", stream))
-        # a grid just large enough: position = left * width + right
-        self._width = isqrt(size - 1) + 1
-        self._height = -(-size // self._width)
+        self.size, self._key = size, rng.key(seed, "sampler", stream)
 
     def rows(self, start: int, count: int) -> Tensor:
         """The rows at positions start .. start + count."""
-        position = np.arange(start, start + count, dtype=np.uint64)
-        epoch, place = np.divmod(position, np.uint64(self.size))
-        keys = _mix(self._key + _mix(epoch * np.uint64(_GOLDEN)))
-        row = self._permute(place, keys)
-        # what falls outside walks on until it is back inside: still a bijection
-        while (outside := np.flatnonzero(row >= self.size)).size:
-            row[outside] = self._permute(row[outside], keys[outside])
-        return torch.from_numpy(row.astype(np.int64))
+        first, last = start // AT_ONCE, max(start, start + count - 1) // AT_ONCE
+        pieces = [_piece(self.size, self._key, number) for number in range(first, last + 1)]
+        return torch.from_numpy(np.concatenate(pieces)[start - first * AT_ONCE :][:count].copy())
 
-    def _permute(self, place: Words, keys: Words) -> Words:
-        """A bijection of the grid: each half in turn is moved by a hash of the other half."""
-        width, height = np.uint64(self._width), np.uint64(self._height)
-        left, right = np.divmod(place, width)
-        for number, round_key in enumerate(_ROUND_KEYS):
-            if number % 2:
-                left = (left + _below(height, _mix(keys + round_key ^ right))) % height
-            else:
-                right = (right + _below(width, _mix(keys + round_key ^ left))) % width
-        mixed: Words = left * width + right
-        return mixed
+
+@lru_cache(maxsize=16)
+def _piece(size: int, key: int, number: int) -> NDArray[np.int64]:
+    """The rows at AT_ONCE positions from a multiple of it on, kept for all the steps that meet in it."""
+    position = np.arange(number * AT_ONCE, (number + 1) * AT_ONCE, dtype=np.uint64)
+    epoch, place = np.divmod(position, np.uint64(size))
+    keys = _mix(np.uint64(key) + _mix(epoch * np.uint64(_GOLDEN)))
+    row = _permute(size, place, keys)
+    # what falls outside walks on until it is back inside: still a bijection
+    while (outside := np.flatnonzero(row >= size)).size:
+        row[outside] = _permute(size, row[outside], keys[outside])
+    return row.astype(np.int64)
+
+
+def _permute(size: int, place: Words, keys: Words) -> Words:
+    """A bijection of a grid just large enough: each half in turn is moved by a hash of the other half."""
+    columns = isqrt(size - 1) + 1
+    width, height = np.uint64(columns), np.uint64(-(-size // columns))  # place = left * width + right
+    left, right = np.divmod(place, width)
+    for number, round_key in enumerate(_ROUND_KEYS):
+        if number % 2:
+            left = (left + _below(height, _mix(keys + round_key ^ right))) % height
+        else:
+            right = (right + _below(width, _mix(keys + round_key ^ left))) % width
+    mixed: Words = left * width + right
+    return mixed
 
 
 def _mix(words: Words) -> Words:

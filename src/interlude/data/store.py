@@ -3,15 +3,16 @@
 Beside the pixels lies an index: which file each row came from, its size and time of change, and a fingerprint
 of its content. A file of the same size and time is taken as unchanged; another one is read, and decoded again
 if its content is new. Rows are only ever added, so that a run in progress keeps what it trains on, and a row
-enters the index after its pixels are on the disk, so that a killed run loses a second of work.
+enters the index after its pixels are on the disk, so that a killed run loses a second of work. Where the disk
+is short of room, no pixels are kept, and files are decoded whenever they are needed.
 """
 
 import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from interlude.data.names import Names
 from interlude.data.parallel import chunks, in_order
 from interlude.data.problem import Problem, shown
 from interlude.errors import RunError, UserError
+from interlude.lock import held
 from interlude.progress import Progress, note
 
 VERSION = 1  # of how files become pixels; another one makes another store
@@ -36,6 +38,7 @@ CHUNK = 16  # files that a thread takes at once
 FLUSH_SECONDS = 1.0  # how much work a kill may cost
 SHOW_AFTER = 2.0  # seconds; quicker work needs no bar
 DIGEST_BYTES = 16
+ROOM = 0.9  # of the free disk that images may take; runs write to it too
 WASTE = 2  # rows in the file for each that is in use, before it is made anew
 
 
@@ -88,7 +91,7 @@ def open_store(root: Path, paths: Sequence[str], shape: Shape, *, keep: bool = T
     folder = cache_folder() / _name(root, shape)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder), closing(Index(folder / "index.sqlite")) as index:
+        with held(folder / "lock", waiting=_tell), closing(Index(folder / "index.sqlite")) as index:
             return _Opening(root, paths, shape, index, folder / "pixels" if keep else None).bring_up_to_date()
     except (OSError, sqlite3.OperationalError) as error:
         if not keep and not (folder / "index.sqlite").exists():
@@ -101,27 +104,14 @@ def open_store(root: Path, paths: Sequence[str], shape: Shape, *, keep: bool = T
         ) from None
 
 
+def _tell(who: str) -> None:
+    note(f"{who} is decoding these images; waiting for it")
+
+
 def _name(root: Path, shape: Shape) -> str:
     """The folder of a store: that of the images, and a hash of its whole path."""
     place = blake2b(os.fsencode(root.resolve()), digest_size=6).hexdigest()
     return f"{root.resolve().name[:40]}-{place}-{shape.side}x{shape.channels}-{shape.fit}-v{VERSION}"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time write into the folder; another one waits for it, and says so."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note("another process is decoding these images; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield  # the lock is given back when the file closes, also by a crash
 
 
 class _Opening:
@@ -141,9 +131,10 @@ class _Opening:
         """Decode what is missing, and map the pixels."""
         self._clear_waste()
         missing = self._compare()
+        if missing and self.file is not None and not self._has_room(len(missing)):
+            self.file = None
         if missing and self.file is not None:
             with closing(_Pixels(self.file, self.shape)) as pixels:
-                pixels.make_room(len(missing))
                 self._decode(missing, pixels)
         elif missing:
             self._decode(missing, None)
@@ -154,6 +145,19 @@ class _Opening:
             return Stored(streamed, self.rows, self.digests, self.problems)
         mapped = _map(self.file, self.shape, int(self.rows.max(initial=NO_ROW)) + 1)
         return Stored(mapped, self.rows, self.digests, self.problems)
+
+    def _has_room(self, count: int) -> bool:
+        """Whether the disk has room for so many more images; tells what is done if it has not."""
+        assert self.file is not None
+        needed, free = count * self.shape.num_bytes, shutil.disk_usage(self.file.parent).free
+        if needed <= ROOM * free:
+            return True
+        note(
+            f"warning: {count:,} images of {self.shape.side} pixels a side need {needed / 1e9:.1f} GB in "
+            f"{self.file.parent}, where {free / 1e9:.1f} GB are free: they are decoded at every step "
+            "instead, which is slower; INTERLUDE_CACHE may name a folder with room"
+        )
+        return False
 
     def _clear_waste(self) -> None:
         """Start anew where most rows are of files that have changed since."""
@@ -236,20 +240,9 @@ class _Pixels:
     """The file of pixels, to which rows are added."""
 
     def __init__(self, path: Path, shape: Shape) -> None:
-        self.path, self.shape = path, shape
         self.file = path.open("ab")
         self.row = -(-self.file.tell() // shape.num_bytes)  # after a row that a kill cut short
         self.file.truncate(self.row * shape.num_bytes)
-
-    def make_room(self, count: int) -> None:
-        """See that so many rows can be added before hours go into them."""
-        needed, free = count * self.shape.num_bytes, shutil.disk_usage(self.path.parent).free
-        if needed > free:
-            raise UserError(
-                f"{count:,} images of {self.shape.side} pixels a side need {needed / 1e9:.1f} GB in "
-                f"{self.path.parent}, where {free / 1e9:.1f} GB are free: set INTERLUDE_CACHE to another "
-                "folder, or decode at every step with --data.no-store"
-            )
 
     def add(self, image: Bytes) -> int:
         """Write one image; returns its row."""
@@ -339,9 +332,10 @@ def _num_rows(file: Path, shape: Shape) -> int:
 
 
 def _key(path: str) -> tuple[int, int] | None:
-    """Size and time of change of a file; None where there is none."""
+    """Size and time of change of a file or of what is known of it; None where there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116, as a million Path objects take longer than the question
     except (OSError, ValueError):
         return None
-    return status.st_size, status.st_mtime_ns
+    # whoever writes into a file can set its own time back, but not that of its entry
+    return status.st_size, max(status.st_mtime_ns, status.st_ctime_ns)

@@ -115,6 +115,10 @@ WORDS = {
     "near": "with almost the same picture",
     "group": "with others of their group",
 }
+DOUBTS = {
+    "exact": "at most one of them is right",
+    "near": "unless they differ in colour or in a detail, at most one of them is right",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +243,7 @@ def check_labels_of_copies(cast: Cast, copies: Copies, excluded: dict[str, str])
         yield Finding(
             "two-labels" if how == "exact" else "near-two-labels",
             "stop" if how == "exact" else "warn",
-            f"{files(len(rows))} {WORDS[how]} under two labels: at most one of them is right.",
+            f"{files(len(rows))} {WORDS[how]} under two labels: {DOUBTS[how]}.",
             "Look at them, and correct or remove the wrong labels.",
             cast.names(rows),
             details=names,

@@ -1,6 +1,5 @@
 """One look at every image file: can it be read, what size and colours has it, what are its fingerprints."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -71,8 +70,7 @@ def scan(root: Path, paths: Sequence[str], *, quiet: bool = False) -> Scan:
         np.zeros((count, SIDE * SIDE), np.uint8),
     )
     files = (root / path for path in paths)
-    # decoders change the filters of warnings in several threads at once; here they come back as they were
-    with warnings.catch_warnings(), Progress("looking at images", count, quiet=quiet) as progress:
+    with Progress("looking at images", count, unit="image", quiet=quiet) as progress:
         for row, found in enumerate(in_order(look, files, threads=threads().number)):
             seen.note(row, found)
             progress.show(row + 1, {"unreadable": len(seen.unreadable)})

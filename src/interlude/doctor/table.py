@@ -97,4 +97,5 @@ def ending(diagnosis: Diagnosis) -> str:
         return "Nothing odd was found."
     if not diagnosis.stops:
         return f"Nothing here stops training.{left_out}"
-    return f"{files(len(diagnosis.stops), 'finding')} would stop training; correct them first.{left_out}"
+    those = "it" if len(diagnosis.stops) == 1 else "them"
+    return f"{files(len(diagnosis.stops), 'finding')} would stop training; correct {those} first.{left_out}"

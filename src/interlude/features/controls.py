@@ -56,8 +56,11 @@ def logistic_regression(x: Rows, y: Labels) -> Classify:
     return lambda vectors: np.asarray(fitted.predict(vectors), np.int64)
 
 
-def fit_logistic(x: Rows, y: Labels) -> Any:
-    """scikit-learn's regression, its strength chosen by cross-validation if each class has two labels."""
+def fit_logistic(x: Rows, y: Labels, scoring: str = "balanced_accuracy") -> Any:
+    """scikit-learn's regression, its strength chosen by cross-validation if each class has two labels.
+
+    Chosen by "neg_log_loss", its probabilities mean something too, and are of one scale whatever the labels.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
 
@@ -65,7 +68,7 @@ def fit_logistic(x: Rows, y: Labels) -> Any:
     model = LogisticRegression(C=FIXED_STRENGTH, max_iter=500)
     if folds < 2:
         return model.fit(x, y)
-    search = GridSearchCV(model, {"C": STRENGTHS}, cv=folds, scoring="balanced_accuracy")
+    search = GridSearchCV(model, {"C": STRENGTHS}, cv=folds, scoring=scoring)
     return search.fit(x, y).best_estimator_
 
 

@@ -1,12 +1,13 @@
 """A frozen network over all images in all wanted views, once: what is missing goes into the cache."""
 
 import copy
+import os
 import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -98,9 +99,13 @@ class Extractor:
     def pace(self, images: Images, view: View, *, seconds: float = PILOT_SECONDS) -> float:
         """Images per second, tried once on this machine; the next run that asks shall plan alike."""
         known = self.cache.folder / f"pace-{torch.get_num_threads()}-{self.device.type}.txt"
-        if not known.exists():
-            known.write_text(f"{self._try(images, view, seconds):.1f}\n", encoding="utf-8")
-        return float(known.read_text(encoding="utf-8"))
+        with suppress(OSError, ValueError):  # not there, or cut short by an accident
+            return float(known.read_text(encoding="utf-8"))
+        found = round(self._try(images, view, seconds), 1)
+        fresh = known.with_suffix(f".{os.getpid()}")
+        fresh.write_text(f"{found}\n", encoding="utf-8")
+        fresh.replace(known)
+        return found
 
     def _try(self, images: Images, view: View, seconds: float) -> float:
         """Images per second, tried for so long; on a CPU as if no other process were in the way."""
@@ -118,6 +123,7 @@ class Extractor:
         """All on which a vector depends, but for the image and its view."""
         return {
             "network": name,
+            "layer": self.network.layer,
             "weights": checkpoint.digest(self.network.body.state_dict()),
             "image": list(self.shape),
             "input_size": self.network.input_size,

@@ -23,6 +23,13 @@ class Work(NamedTuple):
         return self.clean + self.training * (weak + strong)
 
 
+class Pilot(NamedTuple):
+    """What a short trial says: images a second, and what the vectors are and why, where that was open."""
+
+    pace: float
+    vectors: str = ""
+
+
 class Plan(NamedTuple):
     """Settings in which nothing is left open, and why they are what they are, a line each."""
 
@@ -37,13 +44,13 @@ def plan(
     *,
     work: Work,
     side: int,
-    pace: Callable[[int], float],
+    pilot: Callable[[int], Pilot],
 ) -> Plan:
-    """Fill in what is None for images of this side; `pace` measures images a second at an input size."""
+    """Fill in what is None for images of this side, after a pilot at one input size."""
     if input_size is not None and features.weak is not None and features.strong is not None:
         return Plan(features, input_size, [])
     measured = input_size or PILOT_SIZE
-    speed, seconds = pace(measured), 60 * features.budget
+    (speed, vectors), seconds = pilot(measured), 60 * features.budget
     least = features.weak or FEWEST[0], features.strong or FEWEST[1]
     reasons = []
     size = input_size
@@ -63,6 +70,7 @@ def plan(
             f"{minutes:.1f} minutes in all (--features.budget {features.budget:g}); --features.weak N and "
             "--features.strong N set them"
         )
+    reasons += [vectors] if vectors else []
     return Plan(replace(features, weak=weak, strong=strong), size, reasons)
 
 

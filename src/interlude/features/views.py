@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
+from itertools import combinations
 from types import FunctionType
 from typing import Any
 
@@ -9,9 +10,9 @@ import torch
 from torch import Tensor
 
 from interlude import rng
-from interlude.augment import Augmentation, Draw
+from interlude.augment import Augmentation, Draw, take
 
-TRIES = 16  # per realisation wanted, before it is taken that there are no more different ones
+CANDIDATES = 256  # among which realisations are chosen; shares of a power of two are exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,21 +33,30 @@ def realisations(
 ) -> list[View]:
     """Up to `count` different realisations for images (C, H, W); the first ones do not depend on `count`.
 
-    There are fewer where no more differ: one of what draws nothing, two of a mere flip.
+    There are fewer where no more differ: one of what draws nothing, two of a mere flip. Those chosen, in this
+    order, keep flips and operations as frequent as the augmentation has them, which so few would not be by
+    chance.
     """
     text, probe = described(augmentation), _probe(shape)
+    draw = augmentation.draw(CANDIDATES, rng.generator(seed, "features", kind))
+    if not draw:
+        return [View(_name(kind, 0, text), augmentation, draw)]
+    traits = _traits(draw)
+    surplus = torch.zeros_like(traits[0])  # of each trait among the chosen, beyond its share
+    left = torch.ones(CANDIDATES, dtype=torch.bool)
     views: list[View] = []
     seen: list[Tensor] = []
-    for number in range(count * TRIES):
-        draw = augmentation.draw(1, rng.generator(seed, "features", kind, number))
-        result = augmentation.apply(probe, draw)
+    while len(views) < count and left.any():
+        after = surplus + traits - traits.mean(0)
+        number = int(after.square().sum(1).masked_fill(~left, torch.inf).argmin())
+        left[number] = False
+        own = take(draw, torch.tensor([number]))
+        result = augmentation.apply(probe, own)
         if not any(torch.equal(result, other) for other in seen):
             seen.append(result)
-            words = f"{text} of seed {seed}, number {number}" if draw else text
-            name = f"{kind}-{number}-{blake2b(words.encode(), digest_size=8).hexdigest()}"
-            views.append(View(name, augmentation, draw))
-        if len(views) == count or not draw:
-            break
+            surplus = after[number]
+            words = f"{text} of seed {seed}, number {number} of {CANDIDATES}"
+            views.append(View(_name(kind, number, words), augmentation, own))
     return views
 
 
@@ -69,3 +79,18 @@ def _probe(shape: tuple[int, int, int]) -> Tensor:
     """An image in which nearly every change shows."""
     generator = rng.generator(0, "probe")
     return torch.randint(256, (1, *shape), dtype=torch.uint8, generator=generator)
+
+
+def _traits(draw: Draw) -> Tensor:
+    """What can be counted of each row: its flags, any two together, the operations that it applies."""
+    own = [values.reshape(CANDIDATES, -1) for values in draw.values() if values.dtype == torch.bool]
+    flags = list(torch.cat(own, 1).double().unbind(1)) if own else []
+    columns = flags + [one * other for one, other in combinations(flags, 2)]
+    if "operation" in draw:
+        used = torch.where(draw["applied"], draw["operation"], -1)
+        columns += [(used == operation).double().sum(1) for operation in draw["operation"].unique()]
+    return torch.stack(columns, 1) if columns else torch.zeros(CANDIDATES, 1, dtype=torch.float64)
+
+
+def _name(kind: str, number: int, words: str) -> str:
+    return f"{kind}-{number}-{blake2b(words.encode(), digest_size=8).hexdigest()}"

@@ -12,6 +12,7 @@ _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?:in)?)?(?:(\d+(?:
 FEWEST_STEPS = 100  # below, a run says nothing
 WORTHWHILE = 300  # steps below which fewer folds are better than shorter runs
 MOST_REPETITIONS = 4
+TOO_SHORT = "runs this short may not do the method justice: with a longer --budget the verdict may change"
 
 
 def parse_time(text: str) -> float:
@@ -41,6 +42,7 @@ class Schedule:
     folds: int
     repetitions: int
     why: str
+    short: bool = False  # whether a longer budget would have bought runs that do the method more justice
 
     @property
     def runs(self) -> int:
@@ -85,6 +87,6 @@ def schedule(
         and affordable(number * (repetitions + 1)) >= most_steps
     ):
         repetitions += 1
-    made = Schedule(steps, number, repetitions, "")
+    made = Schedule(steps, number, repetitions, "", short=steps < min(WORTHWHILE, most_steps))
     why = f"{show_time(seconds)} at {1000 * pace[method]:.0f} ms a step, {made.runs} held-out runs of each"
-    return replace(made, why=why)
+    return replace(made, why=why + (f"; {TOO_SHORT}" if made.short else ""))

@@ -7,6 +7,7 @@ from interlude.config import nested, read_file
 from interlude.errors import UserError
 from interlude.fitting.options import FitOptions
 from interlude.fitting.pretrained import find_weights
+from interlude.models.registry import check_name
 
 RECIPES = {"features": "laptop", "scratch": "quick"}
 SIDES = {"features": (32, 48, 64, 96, 128), "scratch": (16, 24, 32, 48, 64)}  # pixels a side
@@ -50,7 +51,9 @@ def choose(wishes: FitOptions, facts: Facts) -> Plan:
     method = dict(recipe.pop("method", {}))
     if wishes.method is not None and wishes.method != method.get("name"):
         method = {"name": wishes.method}
-    reason = GIVEN if wishes.method else f"it did best in the {lane} lane (docs/fit.md)"
+    reason = (
+        GIVEN if wishes.method else f"with few labels it did best of those tried (docs/{RECIPES[lane]}.md)"
+    )
     choices.append(Choice("method", method["name"], reason))
     side, why_side = _side(wishes, facts, lane)
     choices.append(Choice("image size", f"{side} pixels", why_side))
@@ -93,6 +96,8 @@ def _lane(wishes: FitOptions) -> Lane:
 
 def _from_scratch(wishes: FitOptions, why: str) -> Lane:
     own = {"name": wishes.model} if wishes.model else {}
+    if wishes.model:
+        check_name(wishes.model)
     network = Choice("network", wishes.model or _model_of("scratch"), GIVEN if own else "small, for a CPU")
     return Lane("scratch", own, [Choice("lane", "from scratch", why), network])
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from interlude.errors import RunError, cure
+from interlude.fitting.budget import TOO_SHORT
 from interlude.fitting.fit import Fitted
 from interlude.fitting.fit import fit as run_fit
 from interlude.fitting.options import FitOptions
@@ -32,16 +34,24 @@ def main(tokens: Sequence[str]) -> None:
     command = shlex.join(["interlude", "fit", *tokens])
     try:
         app(list(tokens), exit_on_error=False, print_error=False)
+    except OSError as error:
+        if (advice := cure(error)) is None:
+            raise
+        raise RunError(f"{advice}; what is finished is kept, go on with: {command}") from error
     except KeyboardInterrupt as stop:
-        again = command if "--resume" in tokens else f"{command} --resume"
         number = getattr(stop, "signal", signal.SIGINT)
-        raise Stopped(f"stopped; what is finished is kept, go on with: {again}", number) from stop
+        at_once = getattr(stop, "at_once", False)
+        raise Stopped(
+            f"stopped; what is finished is kept, go on with: {command}", number, at_once=at_once
+        ) from stop
 
 
 def summary(fitted: Fitted) -> str:
     """The verdict, the number, and where everything is."""
     found = fitted.comparison
     lines = [found.verdict.sentence]
+    if found.schedule.short:
+        lines.append(f"only {found.schedule.steps} steps each: {TOO_SHORT}")
     if found.held_out is not None:
         kept = found.held_out.accuracy(found.verdict.keep)
         lines.append(

@@ -81,8 +81,14 @@ def compare(
     if not made.folds:
         return Comparison(folds, made, [], None, no_estimate(method.name, folds.why_not or made.why))
     trials = Trials(path, split, folds, configs)
-    with Progress("held-out runs", made.runs * len(configs), unit="run", quiet=quiet) as progress:
-        done = trials.run(made.repetitions, lambda number, total: progress.show(number))
+    number = made.runs * len(configs)
+    with Progress(f"{number} held-out runs", number * made.steps, quiet=quiet) as progress:
+
+        def show(run: int, step: int) -> None:
+            progress.show(run * made.steps + step, {"run": run + 1})
+
+        done = trials.run(made.repetitions, show)
+        progress.show(number * made.steps, {"run": number})
     found = held_out(done, split.labeled.labels_of().numpy(), groups_of(split))
     controls = [x.name for x in configs if x.kind == "control"]
     return Comparison(folds, made, done, found, judge(found, method.name, controls))

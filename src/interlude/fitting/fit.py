@@ -1,6 +1,6 @@
 """From a folder to a model: the doctor, the plan, the held-out comparison, the final model, the report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from interlude.data.listing import Listing, list_folder
 from interlude.doctor import Diagnosis, examine
 from interlude.doctor.table import render
 from interlude.errors import RunError, UserError
+from interlude.files import write_whole
 from interlude.fitting import outcome
 from interlude.fitting.budget import Schedule
 from interlude.fitting.candidates import Candidate, candidates
@@ -23,16 +24,20 @@ from interlude.fitting.options import FitOptions
 from interlude.fitting.probe import fit_probe
 from interlude.fitting.relations import heeded
 from interlude.fitting.request import Memo, Request, Watch, configure, facts_of
+from interlude.lock import LOCK, alone_in
 from interlude.method import find_method
 from interlude.predictor import save_calibration
 from interlude.progress import note, silence
-from interlude.report import write_report
+from interlude.report import REPORT, write_report
 from interlude.run import Run, settle_views
-from interlude.session import Session, write_text
+from interlude.session import Session
 from interlude.training import open_folder
 
 FEATURES_SHARE = 0.5  # of the budget that the extraction of vectors may take
-DIAGNOSIS = "doctor.json"  # alone it is of a fit that the doctor stopped, which may begin again
+OUTCOME = "fit.json"  # written last: with it a fit is finished
+PLAN, WISHES = "plan.json", "wishes"
+DIAGNOSIS = "doctor.json"
+BARELY_BEGUN = (DIAGNOSIS, LOCK, PLAN)  # of a fit that the doctor stopped, or a wrong file: nothing to lose
 LEAST_SHARE = 0.25  # that training has even where all before took longer than planned
 
 
@@ -49,17 +54,26 @@ class Fitted:
 def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") -> Fitted:
     """Examine, plan, compare, train, calibrate, report; a fit that was stopped goes on where it was."""
     request, watch = Request(folder, options, command), Watch()
-    budget = request.budget
     listing = list_folder(request.folder, request.options.labels, request.options.group)
+    plan = choose(request.options, facts_of(listing))
+    found = candidates(plan.method, pretrained=plan.lane == "features")
+    configs = {x: configure(request, plan, x.settings or found[1].settings) for x in found}
     open_out(request)
+    with alone_in(request.out):
+        return carry_out(request, listing, plan, configs, watch)
+
+
+def carry_out(
+    request: Request, listing: Listing, plan: Plan, configs: dict[Candidate, Config], watch: Watch
+) -> Fitted:
+    """All of a fit that is done in its run folder."""
     diagnosis = diagnose(request, listing)
     watch.lap("doctor")
-    plan = choose(request.options, facts_of(listing))
     tell(request, plan.choices)
-    found = candidates(plan.method, pretrained=plan.lane == "features")
-    configs, split = prepare(request, plan, found, lambda split: heeded(split, listing, diagnosis))
+    found = list(configs)
+    configs, split = prepare(request, configs, lambda split: heeded(split, listing, diagnosis))
     watch.lap("features")
-    left = max(budget - watch.total, LEAST_SHARE * budget)
+    left = max(request.budget - watch.total, LEAST_SHARE * request.budget)
     folds, made = scheduled(request, configs, split, left, plan.lane)
     configs = {x: shortened(cfg, made.steps) for x, cfg in configs.items()}
     choices = [*plan.choices, Choice("steps", f"{made.steps:,}", made.why)]
@@ -74,22 +88,41 @@ def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") 
 
 def open_out(request: Request) -> None:
     """The run folder, new or gone on with, never in the image folder."""
-    out = request.out
-    if out.resolve().is_relative_to(request.folder.expanduser().resolve()):
+    out, images = request.out, request.folder.expanduser().resolve()
+    below = out.resolve().relative_to(images).parts if out.resolve().is_relative_to(images) else (".",)
+    if not any(part.startswith(".") for part in below):  # a hidden folder is never read
         raise UserError(f"{out} is in the image folder, where nothing is written; choose another --out")
-    begun = out.is_dir() and any(path.name != DIAGNOSIS for path in out.iterdir())
-    if begun and not request.options.resume:
-        raise UserError(f"{out} exists already; go on with that fit by --resume, or choose another --out")
+    if (out / OUTCOME).exists():
+        raise UserError(f"{out} holds a finished fit, told in {out / REPORT}; choose another --out")
+    begun = Memo(out / PLAN).read(WISHES)
+    if begun is not None:
+        check_same(request, begun)
+    elif out.is_dir() and not request.options.resume:
+        if any(path.name.removesuffix(".tmp") not in BARELY_BEGUN for path in out.iterdir()):
+            raise UserError(f"{out} exists already, and no fit was begun in it; choose another --out")
+        (out / PLAN).unlink(missing_ok=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out") from error
 
 
+def check_same(request: Request, begun: Mapping[str, Any]) -> None:
+    """A fit that was begun is gone on with by the same command, and by no other."""
+    other = [name for name, value in request.wishes.items() if begun.get(name) != value]
+    if other:
+        raise UserError(
+            f"{request.out} holds a fit that was begun with another {' and '.join(other)}; "
+            "choose another --out, or delete that folder"
+        )
+    if not request.quiet:
+        note(f"going on with the fit in {request.out}")
+
+
 def diagnose(request: Request, listing: Listing) -> Diagnosis:
     """What the doctor says of the folder; what is serious ends the fit here."""
     diagnosis = examine(listing, quiet=request.quiet)
-    write_text(request.out / DIAGNOSIS, diagnosis.to_json() + "\n")
+    write_whole(request.out / DIAGNOSIS, diagnosis.to_json() + "\n")
     if not request.quiet or diagnosis.stops:
         render(diagnosis)
     if diagnosis.stops and not request.options.force:
@@ -98,11 +131,10 @@ def diagnose(request: Request, listing: Listing) -> Diagnosis:
 
 
 def prepare(
-    request: Request, plan: Plan, found: list[Candidate], heed: Callable[[Split], Split]
+    request: Request, configs: dict[Candidate, Config], heed: Callable[[Split], Split]
 ) -> tuple[dict[Candidate, Config], Split]:
     """The images, and the settings of each candidate, which see them alike."""
-    configs = {x: configure(request, plan, x.settings or found[1].settings) for x in found}
-    first = configs[found[0]]
+    first = next(iter(configs.values()))
     with silence(request.quiet):
         split = heed(data.load(first.data, labels=None, fold=0))
     if first.keep_memory:
@@ -113,17 +145,19 @@ def prepare(
     minutes = FEATURES_SHARE * request.budget / 60
     first = replace(first, features=replace(first.features, budget=minutes))
     settled = settled_views(request, first, split)
+    Memo(request.out / PLAN).write(WISHES, request.wishes)
+    seen = {}
     for candidate, cfg in configs.items():
         model = replace(settled.model, head="linear") if candidate.is_probe else settled.model
-        configs[candidate] = replace(cfg, model=model, features=settled.features)
-    if plan.lane == "features":
-        Run(configs[found[0]], split, find_method(first.method.name)).prepare(quiet=request.quiet)
-    return configs, split
+        seen[candidate] = replace(cfg, model=model, features=settled.features)
+    if settled.model.frozen:
+        Run(settled, split, find_method(first.method.name)).prepare(quiet=request.quiet)
+    return seen, split
 
 
 def settled_views(request: Request, cfg: Config, split: Split) -> Config:
     """How a frozen network sees the images, by a short trial of its speed when the fit begins."""
-    memo = Memo(request.out / "plan.json")
+    memo = Memo(request.out / PLAN)
     before = memo.read("views")
     if before is not None:
         model = replace(cfg.model, input_size=before["input_size"])
@@ -138,7 +172,7 @@ def scheduled(
     request: Request, configs: dict[Candidate, Config], split: Split, seconds: float, lane: str
 ) -> tuple[Folds, Schedule]:
     """Folds and steps that the budget allows; a fit that goes on keeps those it began with."""
-    memo = Memo(request.out / "plan.json")
+    memo = Memo(request.out / PLAN)
     before = memo.read("schedule")
     if before is None:
         most = request.options.steps or LONGEST[lane] * next(iter(configs.values())).steps
@@ -191,7 +225,7 @@ def leave(
         split=run.split,
         test=outcome.test_figures(run, created),
     )
-    write_text(request.out / "fit.json", made.to_json(calibration, pool))
+    write_whole(request.out / OUTCOME, made.to_json(calibration, pool))
     return Fitted(request.out, comparison, made.test, write_report(request.out, request.folder))
 
 

@@ -38,5 +38,7 @@ class FitOptions(Options):
     seed: int = option(0, "randomness of training and of the folds", at_least=0)
     threads: int = option(0, "CPU threads; 0 = as many as cores are free when it starts", at_least=0)
     force: bool = option(False, "go on in spite of what the doctor found")
-    resume: bool = option(False, "go on with the fit in the run folder")
+    resume: bool = option(
+        False, "go on with the fit in the run folder, as the same command does without being told"
+    )
     quiet: bool = option(False, "no progress; only the result")

@@ -12,18 +12,18 @@ import torch
 from numpy.typing import NDArray
 
 from interlude import __version__
-from interlude.calibration import Calibration, Usual, Verdicts, calibrate
+from interlude.calibration import Calibration, Usual, Verdicts, calibrate, fit_temperature
 from interlude.data import UNKNOWN, Split
 from interlude.fitting.candidates import Candidate
 from interlude.fitting.choose import Choice
 from interlude.fitting.compare import Comparison, groups_of
-from interlude.fitting.trials import predictions
+from interlude.fitting.trials import Log, predictions
 from interlude.intervals import balanced_accuracy
 from interlude.models import evaluating
 from interlude.predictor import SAMPLE, embedded
 from interlude.run import Run
 
-BINS = 10
+BINS = TENTHS = 10
 SHOWN = 12  # images of each kind in the report
 HELD_OUT = "cross-validation"
 
@@ -66,13 +66,7 @@ class Outcome:
                 | {"balanced_accuracy": held.accuracy(x.name).to_json() if held else None}
                 for x in self.candidates
             ],
-            "cross_validation": {
-                "folds": found.schedule.folds,
-                "repetitions": found.schedule.repetitions,
-                "images": len(held.labels) if held else 0,
-                "note": found.folds.note,
-                "why_not": "" if held else found.folds.why_not or found.schedule.why,
-            },
+            "cross_validation": self._crossed(),
             "verdict": found.verdict.to_json(),
             "test": self.test,
             **self._judged(labels),
@@ -83,18 +77,31 @@ class Outcome:
         }
         return json.dumps(content, indent=2) + "\n"
 
+    def _crossed(self) -> dict[str, Any]:
+        """How the labels were held out, or why not."""
+        found, held = self.comparison, self.comparison.held_out
+        return {
+            "folds": found.schedule.folds,
+            "repetitions": found.schedule.repetitions,
+            "images": len(held.labels) if held else 0,
+            "note": found.folds.note,
+            "short": found.schedule.short,
+            "why_not": "" if held else found.folds.why_not or found.schedule.why,
+        }
+
     def _judged(self, labels: NDArray[np.int64]) -> dict[str, Any]:
         """Confusion and reliability of what is kept, on images it had not seen."""
         if not self.comparison.trials:
             return {"confusion": None, "reliability": None}
         rows, logs = predictions(self.comparison.trials, self.comparison.verdict.keep)
-        probabilities, true = np.exp(logs), labels[rows]
+        true = labels[rows]
         return {
-            "confusion": {
+            "confusion": {"from": HELD_OUT, "matrix": confusion(logs.argmax(1), true, logs.shape[1])},
+            "reliability": {
                 "from": HELD_OUT,
-                "matrix": confusion(probabilities.argmax(1), true, logs.shape[1]),
+                **reliability(calibrated_apart(rows, logs, true), true),
+                "uncalibrated": reliability(np.exp(logs), true),
             },
-            "reliability": {"from": HELD_OUT, **reliability(probabilities, true)},
         }
 
 
@@ -118,6 +125,21 @@ def reliability(probabilities: NDArray[Any], true: NDArray[Any]) -> dict[str, An
         edges = {"low": number / BINS, "high": (number + 1) / BINS}
         bins.append(edges | {"confidence": mean, "accuracy": share, "count": int(inside.sum())})
     return {"bins": bins, "error": 100 * gap / len(true)}
+
+
+def calibrated_apart(rows: NDArray[np.int64], logs: Log, true: NDArray[np.int64]) -> Log:
+    """Probabilities of held-out images, a tenth at a time at the temperature that the others ask for.
+
+    `rows` say which image a line is about; an image never has a say in how it is judged itself.
+    """
+    probabilities = np.empty_like(logs)
+    for part in range(TENTHS):
+        own = rows % TENTHS == part
+        first = np.unique(rows[~own], return_index=True)[1]
+        others = torch.from_numpy(logs[~own][first]), torch.from_numpy(true[~own][first])
+        temperature = fit_temperature(*others) if len(first) else 1.0
+        probabilities[own] = torch.softmax(torch.from_numpy(logs[own]) / temperature, -1).numpy()
+    return probabilities
 
 
 def calibrated(run: Run, comparison: Comparison, split: Split, *, coverage: float) -> Calibration:
@@ -165,8 +187,8 @@ def describe_pool(run: Run, calibration: Calibration, usual: Usual, path: Path) 
     unlabeled = run.split.unlabeled.labels_of() < 0
     keep = unlabeled.nonzero().squeeze(1) if unlabeled.any() else torch.arange(len(files))
     rows = [_row(said, int(number), files, names) for number in keep.tolist()]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["file", "class", "probability", "second", "ood"])
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:  # names as they are
+        writer = csv.DictWriter(file, ["file", "class", "probability", "second", "second_probability", "ood"])
         writer.writeheader()
         writer.writerows(rows)
     predicted = {name: sum(row["class"] == name for row in rows) for name in names}
@@ -187,6 +209,7 @@ def _row(said: Verdicts, number: int, files: Sequence[str], names: Sequence[str]
         "class": names[int(order[0])],
         "probability": round(float(values[0]), 4),
         "second": names[int(order[1])],
+        "second_probability": round(float(values[1]), 4),
         "ood": round(float(said.ood[number]), 4),
     }
 

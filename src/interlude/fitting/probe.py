@@ -13,7 +13,8 @@ def fit_probe(run: Run) -> None:
     network, labeled = run.ema.model, run.split.labeled
     with evaluating(network):
         scaled = torch.cat([network.features(vectors) for vectors in run.batches.clean(labeled)])
-    fitted = fit_logistic(scaled.cpu().numpy(), labeled.labels_of().numpy())
+    # by accuracy each run would choose a strength of its own, and a calibration on some would not fit others
+    fitted = fit_logistic(scaled.cpu().numpy(), labeled.labels_of().numpy(), "neg_log_loss")
     weight, bias = fitted.coef_, fitted.intercept_
     if len(weight) == 1:  # two classes: one row says how much the second is preferred
         weight, bias = np.concatenate([-weight / 2, weight / 2]), np.concatenate([-bias / 2, bias / 2])

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ from interlude.config import Config, Layer, resolve
 from interlude.data.decode import Unreadable, look
 from interlude.data.listing import Listing
 from interlude.errors import UserError
+from interlude.files import write_whole
 from interlude.fitting.budget import parse_time
 from interlude.fitting.choose import Facts, Plan
 from interlude.fitting.options import FitOptions
 from interlude.run import settle
-from interlude.session import write_text
 
 SAMPLE = 200  # files that are looked at
 
@@ -28,6 +28,9 @@ class Request:
     options: FitOptions
     command: str = ""
 
+    def __post_init__(self) -> None:
+        parse_time(self.options.budget)  # a wrong one is told before any work
+
     @property
     def out(self) -> Path:
         """The run folder."""
@@ -37,6 +40,13 @@ class Request:
     def budget(self) -> float:
         """Seconds it may take."""
         return parse_time(self.options.budget)
+
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """What the result depends on, by the names of the options."""
+        free = ("out", "threads", "force", "resume", "quiet")
+        said = {name: value for name, value in asdict(self.options).items() if name not in free}
+        return {"folder": str(self.folder.expanduser().resolve()), **said}
 
     @property
     def quiet(self) -> bool:
@@ -100,15 +110,15 @@ class Memo:
 
     def read(self, name: str) -> dict[str, Any] | None:
         """What was noted under this name; None if nothing was, or the file is damaged."""
-        try:
-            noted = json.loads(self.path.read_text(encoding="utf-8"))
-            return dict(noted[name]) if name in noted else None
-        except (OSError, ValueError, TypeError):
-            return None
+        values = self._noted().get(name)
+        return values if isinstance(values, dict) else None
 
     def write(self, name: str, values: Mapping[str, Any]) -> None:
         """Note it, beside what is noted already."""
-        noted = {}
-        if self.path.exists():
-            noted = json.loads(self.path.read_text(encoding="utf-8"))
-        write_text(self.path, json.dumps({**noted, name: dict(values)}, indent=2) + "\n")
+        write_whole(self.path, json.dumps({**self._noted(), name: dict(values)}, indent=2) + "\n")
+
+    def _noted(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self.path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from interlude.method import find_method
 from interlude.run import Run
 
 Log = NDArray[np.float64]
+Told = Callable[[int, int], None]  # the number of the run, counted from 0, and the steps it has made
 
 
 @dataclass(frozen=True)
@@ -68,18 +70,17 @@ class Trials:
         found = [cfg for candidate, cfg in self.configs.items() if candidate.name == name]
         return f"{found[0].fingerprint()}-{self.split.record.split_hash}" if found else ""
 
-    def run(self, repetitions: int, told: Callable[[int, int], None]) -> list[Trial]:
-        """All trials, those that are not done yet made now; `told` hears how many of how many are."""
-        wanted = list(self.wanted(repetitions))
+    def run(self, repetitions: int, told: Told = lambda run, step: None) -> list[Trial]:
+        """All trials, those that are not done yet made now; `told` hears of each step of those."""
         trials = []
-        for number, (candidate, repetition, fold, learned, held) in enumerate(wanted):
-            told(number, len(wanted))
+        for number, (candidate, repetition, fold, learned, held) in enumerate(self.wanted(repetitions)):
             place = candidate.name, repetition, fold
             if place not in self.done or self.done[place].held.tolist() != held.tolist():
-                self.done[place] = self.trial(candidate, repetition, fold, learned, held)
+                heard = partial(told, number)
+                heard(0)
+                self.done[place] = self.trial(candidate, repetition, fold, learned, held, heard)
                 append(self.path, self.done[place].to_json())
             trials.append(self.done[place])
-        told(len(wanted), len(wanted))
         return trials
 
     def wanted(self, repetitions: int) -> Iterator[tuple[Candidate, int, int, Rows, Rows]]:
@@ -89,8 +90,16 @@ class Trials:
                 for candidate in self.configs:
                     yield candidate, repetition, fold, learned, held
 
-    def trial(self, candidate: Candidate, repetition: int, fold: int, learned: Rows, held: Rows) -> Trial:
-        """Train on the labels of the rows `learned`, judge those of `held`."""
+    def trial(
+        self,
+        candidate: Candidate,
+        repetition: int,
+        fold: int,
+        learned: Rows,
+        held: Rows,
+        heard: Callable[[int], None],
+    ) -> Trial:
+        """Train on the labels of the rows `learned`, judge those of `held`; `heard` is told each step."""
         part = hold_out(self.split, torch.from_numpy(held), learned=torch.from_numpy(learned))
         cfg = replace(self.configs[candidate], seed=self.configs[candidate].seed + repetition)
         run = Run(cfg, part, find_method(cfg.method.name))
@@ -98,7 +107,7 @@ class Trials:
         if candidate.is_probe:
             fit_probe(run)
         else:
-            fit(run)
+            fit(run, lambda: heard(run.step))
         assert part.validation is not None
         logs = run.predict(part.validation).double().clamp_min(1e-12).log()
         return Trial(candidate.name, repetition, fold, self.key(candidate.name), held, logs.numpy())
@@ -109,10 +118,10 @@ def read(path: Path) -> list[Trial]:
     if not path.exists():
         return []
     trials = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             trials.append(Trial.from_json(line))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             continue
     return trials
 

@@ -83,7 +83,7 @@ class AdaMatch(Method):
         """
         with frozen_statistics(self.model):
             alone = self.model.together(*x)
-        share = [torch.rand_like(logits) for logits in joint]
+        share = [distributed.own(torch.rand_like(distributed.like_all(logits))) for logits in joint]
         return [torch.lerp(*three) for three in zip(joint, alone, share, strict=True)]
 
     def ramp(self, clock: Clock) -> float:

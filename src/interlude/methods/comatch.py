@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from interlude import distributed
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
@@ -80,8 +81,8 @@ class CoMatch(Method):
         q = self.smooth(own, z_weak) if clock.progress > self.cfg.warmup else own
         mask = q.max(-1).values >= self.cfg.threshold
 
-        graph = target_graph(q, self.cfg.edge_threshold)
-        similarity = z_strong @ z_other.T / self.cfg.temperature
+        graph = distributed.own(target_graph(distributed.gather(q), self.cfg.edge_threshold))
+        similarity = z_strong @ distributed.gather(z_other).T / self.cfg.temperature
         yield Objective(
             supervised=self.supervised(logits_x, y),
             unlabeled=self.cfg.weight * masked_mean(cross_entropy(logits_strong, q), mask),
@@ -89,7 +90,8 @@ class CoMatch(Method):
         ).log(mask=mask, edges=(graph > 0).sum(-1))
 
         label = one_hot(y, own) if y.ndim == 1 else y
-        self.bank.push(torch.cat([z_weak, z_x]), torch.cat([own, label]))
+        self.bank.push(z_weak, own)
+        self.bank.push(z_x, label)
 
     @torch.no_grad()
     def smooth(self, own: Tensor, z: Tensor) -> Tensor:

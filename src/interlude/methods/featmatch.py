@@ -87,14 +87,16 @@ class FeatMatch(Method):
 
         q = sharpen(self.predict(batch.u[0], record=refining), self.cfg.temperature)
         y = one_hot(batch.y, q) if batch.y.ndim == 1 else batch.y
-        images = torch.cat([*batch.x, *batch.u])
-        target = torch.cat([y] * len(batch.x) + [q] * len(batch.u))
-        share, order = mixup_share(self.cfg.mixup_alpha, like=q), torch.randperm(len(images)).to(q.device)
+        views, targets = [*batch.x, *batch.u], [y] * len(batch.x) + [q] * len(batch.u)
+        share = mixup_share(self.cfg.mixup_alpha, like=q)
+        order = torch.randperm(distributed.count(sum(map(len, views)))).to(q.device)
 
-        z = self.model.features(blend(images, order, share))
+        with distributed.passing(views):
+            z = self.model.features(blend(views, order, share))
+            refined = self.model.classify(self.model.refine(z))
         num_x = [len(y) * len(batch.x)]
-        target_x, target_u = blend(target, order, share).tensor_split(num_x)
-        refined_x, refined_u = self.model.classify(self.model.refine(z)).tensor_split(num_x)
+        target_x, target_u = blend(targets, order, share).tensor_split(num_x)
+        refined_x, refined_u = refined.tensor_split(num_x)
         plain_u = self.model.classify(z).tensor_split(num_x)[1]
 
         ramp, graph_weight = clock.ramp(self.cfg.ramp), self.cfg.graph_weight if refining else 0.0
@@ -106,7 +108,7 @@ class FeatMatch(Method):
 
     def period(self, batch: Batch) -> int:
         """Steps from one renewal of the prototypes to the next."""
-        rows = len(batch.rows_u) * distributed.num_processes()
+        rows = distributed.count(len(batch.rows_u))
         return max(1, round(self.cfg.period * self.task.num_unlabeled / rows))
 
     @torch.no_grad()
@@ -115,9 +117,10 @@ class FeatMatch(Method):
         z = self.model.features(u_weak)
         q = probabilities(self.model.classify(self.model.refine(z)))
         if record:
+            z, everyone = distributed.gather(z), distributed.gather(q)
             last = slice(-len(self.bank), None)  # a batch may be larger than the bank
             slots = (self.recorded + torch.arange(len(z), device=z.device))[last] % len(self.bank)
-            self.bank_confidence[slots], self.bank_label[slots] = q[last].max(-1)
+            self.bank_confidence[slots], self.bank_label[slots] = everyone[last].max(-1)
             self.bank[slots] = z[last]
             self.recorded += len(z)
         return q

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from interlude import distributed
 from interlude.errors import UserError
 from interlude.method import Batch, Clock, Method, Objective, Task, find_method, register
 from interlude.models import Classifier
@@ -78,18 +79,19 @@ class FixAStep(Method):
 
     def augmented(self, batch: Batch, guessed: tuple[Tensor, ...]) -> Batch:
         """The batch with each labeled row blended with one of the pool of labeled and guessed rows."""
-        u = [view[: len(batch.y)] for view in guessed]
+        num = distributed.count(len(batch.y))  # the first rows of the global batch, to each process its part
+        u = [distributed.own(distributed.gather(view)[:num]) for view in guessed]
         with torch.no_grad(), frozen_statistics(self.model):
             p = torch.stack([probabilities(logits) for logits in self.model.together(*u)]).mean(0)
         y = one_hot(batch.y, p) if batch.y.ndim == 1 else batch.y
-        targets = torch.cat([y, *[sharpen(p, self.cfg.temperature) for _ in u]])
+        targets = [y, *[sharpen(p, self.cfg.temperature) for _ in u]]
         share = mixup_share(self.cfg.alpha, like=p)
-        order = torch.randperm(len(targets), device=p.device)
+        order = torch.randperm(num * len(targets), device=p.device)
 
-        def first(rows: Tensor) -> Tensor:
-            return blend(rows, order, share)[: len(y)]
+        def first(views: list[Tensor]) -> Tensor:
+            return blend(views, order, share)[: len(y)]
 
-        return batch._replace(x=tuple(first(torch.cat([x, *u])) for x in batch.x), y=first(targets))
+        return batch._replace(x=tuple(first([x, *u]) for x in batch.x), y=first(targets))
 
     def gated(self, objective: Objective) -> Objective:
         """The objective with its other terms times 1 where they agree with the labeled one, else times 0."""

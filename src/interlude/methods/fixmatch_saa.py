@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from interlude import distributed
 from interlude.method import Batch, Clock, Objective, Task, register
 from interlude.methods.fixmatch import FixMatch
 from interlude.models import Classifier
@@ -77,7 +78,8 @@ class FixMatchSAA(FixMatch):
             self.easy.copy_(drawn & (self.history < otsu(self.history[drawn])))
 
     def remember(self, rows: Tensor, losses: Tensor) -> None:
-        """Move the history of the images `rows` to these losses; it begins at 0."""
+        """Move the history of the images `rows` of the batch to these losses; it begins at 0."""
+        rows, losses = distributed.gather(rows), distributed.gather(losses)
         before = self.history[rows].clamp_min(0)
         self.history[rows] = self.cfg.decay * before + (1 - self.cfg.decay) * losses.to(before.dtype)
 
@@ -93,7 +95,7 @@ def diversify(first: Tensor, second: Tensor, easy: Tensor) -> Tensor:
     height, width = first.shape[-2:]
     left = (torch.arange(width, device=first.device) < width // 2).expand(height, width)
     top = (torch.arange(height, device=first.device) < height // 2)[:, None].expand(height, width)
-    chance = torch.rand(len(first), 1, 1, device=first.device)
+    chance = distributed.own(torch.rand(distributed.count(len(first)), 1, 1, device=first.device))
     half = torch.where(chance < 0.5, left, top) & easy[:, None, None]
     return torch.where(half[:, None], second, first)
 

@@ -21,6 +21,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from interlude import distributed
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
@@ -60,13 +61,17 @@ class FlexMatch(Method):
         thresholds = self.thresholds()  # of the steps before this one
         mask = confidence >= thresholds[label]
 
-        sure = confidence >= self.cfg.threshold
-        self.chosen[batch.rows_u[sure]] = label[sure]
+        self.choose(batch.rows_u, label, confidence >= self.cfg.threshold)
 
         yield Objective(
             supervised=self.supervised(logits_x, y),
             unlabeled=self.cfg.weight * masked_mean(cross_entropy(logits_strong, label), mask),
         ).log(mask=mask, threshold=thresholds)
+
+    def choose(self, rows: Tensor, label: Tensor, sure: Tensor) -> None:
+        """Remember the labels of the images `rows` of the batch that are sure."""
+        rows, label, sure = (distributed.gather(values) for values in (rows, label, sure))
+        self.chosen[rows[sure]] = label[sure]
 
     def thresholds(self) -> Tensor:
         """The threshold of each class (K,); all are 0 until the first image is chosen."""

@@ -16,6 +16,7 @@ paper's prose says "previous neighbour", its matrix and the release say next.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -25,7 +26,7 @@ from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
 from interlude.parts.average import Average
-from interlude.parts.fusion import fuse
+from interlude.parts.fusion import fuse, fuse_all
 from interlude.parts.layout import Layout
 from interlude.parts.losses import cross_entropy, masked_mean, probabilities
 from interlude.parts.targets import align
@@ -106,11 +107,18 @@ class InterLUDE(Method):
         groups = len(batch.y)
         layout = Layout(self.cfg.layout, groups=groups, mu=len(batch.rows_u) // groups)
         rows = layout.pack(*batch.x, *batch.u)
-        return layout.unpack(self.model(rows, midway=self.fuse, at=self.cfg.fusion_point))
+        midway = partial(self.fuse, layout=layout)
+        return layout.unpack(self.model(rows, midway=midway, at=self.cfg.fusion_point))
 
-    def fuse(self, z: Tensor) -> Tensor:
-        """Each row moves a share alpha towards its neighbour in the layout; the rows form a circle."""
-        return fuse(z, self.cfg.alpha, neighbour=1 if self.cfg.neighbour == "next" else -1)
+    def fuse(self, z: Tensor, layout: Layout | None = None) -> Tensor:
+        """Each row moves a share alpha towards its neighbour; the rows form a circle.
+
+        With a layout that is the circle of the global batch, of which the rows are this process's.
+        """
+        neighbour = 1 if self.cfg.neighbour == "next" else -1
+        if layout is None:
+            return fuse(z, self.cfg.alpha, neighbour=neighbour)
+        return fuse_all(z, self.cfg.alpha, neighbour=neighbour, layout=layout)
 
     def guess(self, u_weak: Tensor) -> Tensor:
         """What weak views are taken for, given their logits: probabilities, aligned if so configured."""

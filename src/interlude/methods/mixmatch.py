@@ -22,6 +22,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from interlude import distributed
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
@@ -88,10 +89,10 @@ class MixMatch(Method):
 
     def mix(self, rows: Sequence[Tensor], targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """All rows and their targets, each blended with a row drawn from the whole batch."""
-        x, y = torch.cat(list(rows)), torch.cat(list(targets))
-        share = mixup_share(self.cfg.alpha, rows=len(x) if self.cfg.share == "image" else None, like=y)
-        order = torch.randperm(len(x), device=x.device)
-        return blend(x, order, share), blend(y, order, share)
+        num = distributed.count(sum(map(len, rows)))
+        share = mixup_share(self.cfg.alpha, rows=num if self.cfg.share == "image" else None, like=targets[0])
+        order = torch.randperm(num, device=rows[0].device)
+        return blend(rows, order, share), blend(targets, order, share)
 
     def predict(self, rows: Tensor, *, size: int) -> Tensor:
         """Logits from one pass for each chunk of `size` rows; BatchNorm records the first pass alone."""
@@ -115,7 +116,8 @@ def interleaved(num_rows: int, size: int) -> Tensor:
     Part i of the first chunk changes places with part i of chunk i, as in the original code.
     """
     order = torch.arange(num_rows).view(-1, size)
-    column = torch.arange(size)
-    partner = column * len(order) // size  # the chunk that this column of the first chunk is swapped with
+    column, whole = torch.arange(size), distributed.count(size)
+    # the chunk that this column of the first chunk is swapped with, as in the batch of all processes
+    partner = distributed.own(torch.arange(whole)) * len(order) // whole
     order[0], order[partner, column] = order[partner, column], order[0].clone()
     return order.flatten()

@@ -96,7 +96,9 @@ class MPL(Method):
     def label_of(self, logits: Tensor) -> Tensor:
         """One hard label for each row."""
         q = probabilities(logits)
-        return q.argmax(-1) if self.cfg.label == "argmax" else torch.multinomial(q, 1).squeeze(-1)
+        if self.cfg.label == "argmax":
+            return q.argmax(-1)
+        return distributed.own(torch.multinomial(distributed.gather(q), 1).squeeze(-1))
 
     def labeled_loss(self, x: Tensor, y: Tensor) -> Tensor:
         """The student's loss on the labeled rows of all processes, as it was before or is after its step."""

@@ -65,11 +65,11 @@ class OpenMatch(Method):
         self.register_buffer("inlier", torch.zeros(task.num_unlabeled, dtype=torch.bool))
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
-        if self.selection_is_due(clock, rows=len(batch.rows_u) * distributed.num_processes()):
+        if self.selection_is_due(clock, rows=distributed.count(len(batch.rows_u))):
             self.select_inliers()
 
         views = (*batch.x, *batch.u)
-        z = self.model.features(torch.cat(views))
+        z = torch.cat(self.model.features_together(*views))
         sizes = [len(view) for view in views]
         logits = self.model.classify(z).split(sizes)
         open_logits = self.model.open_logits(z).split(sizes)

@@ -25,6 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from interlude import distributed
 from interlude.errors import UserError
 from interlude.method import Batch, Clock, Objective, Task, register
 from interlude.methods.mixmatch import Mixing, MixMatch, as_rows
@@ -99,7 +100,7 @@ class ReMixMatch(MixMatch):
         """The term of telling by how many right angles each image was turned, unless its weight is 0."""
         if not self.cfg.rotation_weight:
             return {}
-        turns = torch.randint(4, (len(strong),), device=strong.device)
+        turns = distributed.own(torch.randint(4, (distributed.count(len(strong)),), device=strong.device))
         with frozen_statistics(self.model):
             logits = self.rotation(self.model.features(turned(strong, turns)))
         return {"rotation": self.cfg.rotation_weight * cross_entropy(logits, turns).mean()}

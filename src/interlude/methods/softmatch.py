@@ -69,7 +69,7 @@ class SoftMatch(Method):
 
     def estimate(self, confidence: Tensor) -> None:
         """Move the running mean and variance towards those of the global batch."""
-        rows = len(confidence) * distributed.num_processes()
+        rows = distributed.count(len(confidence))
         mean = distributed.mean(confidence.mean())
         variance = distributed.mean((confidence - mean).square().mean()) * rows / max(rows - 1, 1)
         self.mean.update(mean)

@@ -25,6 +25,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from interlude import distributed
 from interlude.method import Batch, Clock, Method, Objective, register
 from interlude.models import Classifier
 from interlude.options import option
@@ -75,11 +76,11 @@ class VAT(Method):
 
     def adversary(self, u: Tensor, clean: Tensor) -> Tensor:
         """The step of length `radius` at each image that most changes its prediction, given by logits."""
-        direction = torch.randn_like(u)
+        direction = distributed.own(torch.randn_like(distributed.like_all(u)))
         for _ in range(self.cfg.iterations):
             d = (self.cfg.probe * unit(direction)).requires_grad_()
             change = divergence(clean, self.model(u + d)).mean()
-            (direction,) = torch.autograd.grad(change, d)
+            (direction,) = torch.autograd.grad(distributed.weighted(change), d)
         return self.cfg.radius * unit(direction)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from interlude import distributed
 from interlude.errors import UserError, unknown
 
 Midway = Callable[[Tensor], Tensor]
@@ -188,7 +189,11 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 def _in_one_pass(network: Callable[[Tensor], Tensor], views: Iterable[Tensor]) -> Sequence[Tensor]:
     views = list(views)
-    return network(torch.cat(views)).split([len(view) for view in views]) if views else ()
+    if not views:
+        return ()
+    with distributed.passing(views):
+        rows = network(torch.cat(views))
+    return torch.split(rows, [len(view) for view in views])
 
 
 def _widened(values: Tensor) -> Tensor:

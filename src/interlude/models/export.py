@@ -18,6 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from interlude.errors import UserError
+from interlude.files import write_whole
 from interlude.models.adapters import merge
 from interlude.models.classifier import Classifier
 from interlude.models.frozen import Frozen
@@ -78,9 +79,7 @@ def set_calibration(folder: str | Path, calibration: Mapping[str, Any]) -> None:
     """Put a calibration into the config.json of a model that is saved already."""
     path = Path(folder) / CONFIG
     config = json.loads(path.read_text(encoding="utf-8")) | {"calibration": dict(calibration)}
-    fresh = path.with_name(f"{CONFIG}.tmp")
-    fresh.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_whole(path, json.dumps(config, indent=2) + "\n")
 
 
 def load(folder: str | Path) -> tuple[Classifier, dict[str, Any]]:
@@ -88,20 +87,31 @@ def load(folder: str | Path) -> tuple[Classifier, dict[str, Any]]:
     folder = Path(folder)
     try:
         config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        model_config = ModelConfig(**config["model"])
+        model_config = ModelConfig(**({"layer": 0} | config["model"]))  # it was no choice once
         height, width = config["image_size"]
         num_classes, channels = int(config["num_classes"]), int(config["channels"])
-        _ = config["mean"], config["std"], config["label_names"]
+        _check(config, num_classes, channels)
         kind = dict(config.get("classifier", {"kind": Classifier.kind}))
         kind_name, sizes = str(kind.pop("kind")), {name: int(value) for name, value in kind.items()}
+        plain = build(model_config, num_classes=num_classes, channels=channels, image_size=(height, width))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"there is no exported model in {folder}: {CONFIG} cannot be read") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / CONFIG} is damaged or was not written by interlude: {error}") from error
-    plain = build(model_config, num_classes=num_classes, channels=channels, image_size=(height, width))
+    except Exception as error:  # a hand or a disk may have put anything there
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder / CONFIG} is damaged or was not written by interlude: {reason}") from error
     classifier = _of_kind(plain, kind_name, sizes, folder)
     load_weights(classifier, folder / WEIGHTS, model_config.name, head=True)
     return classifier.eval(), config
+
+
+def _check(config: dict[str, Any], num_classes: int, channels: int) -> None:
+    """Raise a ValueError unless the names and numbers beside the network are such as `save` writes."""
+    for name in ("mean", "std"):
+        if len(config[name]) != channels or not all(math.isfinite(value) for value in config[name]):
+            raise ValueError(f"{name} must be {channels} numbers")
+    names = config["label_names"]
+    if len(names) != num_classes or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"label_names must be {num_classes} words")
 
 
 def _is_plain(classifier: Classifier) -> bool:

@@ -31,6 +31,26 @@ class Frozen(Backbone):
         self.pretrained: frozenset[str] = frozenset()
 
     @property
+    def layer(self) -> int:
+        """Which stage of the body gives the vectors, counted from the last; 0 is what follows them all."""
+        return getattr(self.body, "layer", 0)
+
+    def about_layer(self) -> str:
+        """What the vectors are, in a sentence, and why; nothing of a body without other layers."""
+        if not hasattr(self.body, "layer"):
+            return ""
+        width = f"{self.num_inputs:,} numbers"
+        if self.layer:
+            return (
+                f"a vector is the average of the maps of the network's last stage ({width}), as the wider "
+                "layer after it serves the classes of its pretraining; --model.layer 0 takes that"
+            )
+        return (
+            f"a vector is what would enter the network's classifier ({width}), as no layer before it only "
+            "widens its maps; --model.layer N takes the Nth stage from the last"
+        )
+
+    @property
     def takes_vectors(self) -> bool:
         """Whether vectors can stand for images: nothing below the top is trained."""
         return not self.unfrozen

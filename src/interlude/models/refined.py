@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from interlude.models.classifier import Backbone, Classifier, Midway
+from interlude.models.dropout import RowDropout
 from interlude.models.registry import classifier_kind
 
 DROPOUT = 0.1
@@ -23,7 +24,7 @@ class Attention(nn.Module):
         self.embed = nn.Linear(width, heads * narrow)  # one map for embeddings and prototypes
         self.merge = nn.ModuleList(nn.Linear(2 * narrow, narrow) for _ in range(heads))
         self.out = nn.Linear(heads * narrow, width)
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = RowDropout(DROPOUT, dim=1)
 
     def forward(self, z: Tensor, prototypes: Tensor, valid: Tensor) -> Tensor:
         """Only `valid` (P,) prototypes are looked at."""

@@ -74,6 +74,12 @@ class ModelConfig(Options):
     input_size: int | None = option(
         None, "frozen: scale images to this many pixels a side; None = the size that the data has", at_least=1
     )
+    layer: int | None = option(
+        None,
+        "frozen, networks of timm: 0 takes the vector that would enter the classifier, N the averaged maps "
+        "of the Nth stage from the last; None = 1 where a wider layer follows that stage, else 0",
+        at_least=0,
+    )
     adapter_rank: int = option(8, "frozen: rank of the adapters", at_least=1)
     adapter_alpha: float = option(16.0, "frozen: adapters are multiplied by alpha / rank", above=0)
 
@@ -131,6 +137,11 @@ def kind_of(classifier: Classifier) -> str:
 def backbone_names() -> list[str]:
     """The names of all registered networks."""
     return sorted(_builders)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no network has."""
+    _builder(name)
 
 
 def describe() -> dict[str, str]:
@@ -192,12 +203,14 @@ def _options(cfg: ModelConfig, builder: Builder) -> dict[str, object]:
     given = {}
     for item in fields(cfg):
         value = getattr(cfg, item.name)
-        if item.name not in ("pretrained", "drop_path", "standard_preact") or value == item.default:
+        if item.name not in ("pretrained", "drop_path", "standard_preact", "layer") or value == item.default:
             continue
         if item.name not in taken:
             hint = ", which has no weights to download; use weights=FILE" if item.name == "pretrained" else ""
             raise UserError(f"{item.name} does not apply to the model {cfg.name!r}{hint}")
         given[item.name] = value
+    if cfg.frozen and "layer" in taken:
+        given["layer"] = cfg.layer
     return given
 
 
@@ -207,6 +220,7 @@ MEANINGLESS_WITHOUT = {
     "head": ("frozen", True),
     "principal": ("frozen", True),
     "input_size": ("frozen", True),
+    "layer": ("frozen", True),
     "hidden": ("head", "mlp"),
     "dropout": ("head", "mlp"),
     "adapter_rank": ("unfreeze", "adapters"),

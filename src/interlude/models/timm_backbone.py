@@ -16,17 +16,23 @@ from interlude.models.torchvision_weights import in_timms_names
 
 
 class TimmBackbone(Backbone):
-    """A timm network without its classifier; the embedding is what would enter it.
+    """A timm network without its classifier; the embedding is what would enter it, or an earlier `layer`.
 
     `model_args` are the keywords, beyond the number of classes, with which timm makes the same network.
     """
 
     def __init__(
-        self, model: nn.Module, architecture: str, *, num_features: int, model_args: dict[str, Any]
+        self,
+        model: nn.Module,
+        architecture: str,
+        *,
+        num_features: int,
+        model_args: dict[str, Any],
+        layer: int = 0,
     ) -> None:
         super().__init__()
         self.model: Any = model
-        self.architecture = architecture
+        self.architecture, self.layer = architecture, layer
         self.num_features = num_features
         self.model_args = model_args
         self.mean, self.std = normalisation(model, model_args.get("in_chans", 3))
@@ -38,7 +44,7 @@ class TimmBackbone(Backbone):
     def forward(self, images: Tensor, midway: Midway | None = None) -> Tensor:
         self._pending, self._rows = midway, images.shape[0]  # not len, which would fix the batch of an export
         try:
-            embedding: Tensor = self.model.forward_head(self.model.forward_features(images), pre_logits=True)
+            embedding = _embedding(self.model, images, self.layer)
         finally:
             missed, self._pending = self._pending, None
             for part in self._caching:  # timm trusts weights not to move in evaluation, but averaged ones do
@@ -64,7 +70,7 @@ class TimmBackbone(Backbone):
         weights = in_timms_names(self.model, self.architecture, weights)
         body = {f"backbone.model.{name}": x for name, x in body_weights(self.model, weights).items()}
         head = {f"head.{name}": x for name, x in head_weights(self.model, weights).items()}
-        return body | head
+        return body if self.layer else body | head
 
     @property
     def _classifier_weight(self) -> str:
@@ -125,6 +131,7 @@ def timm_backbone(
     image_size: tuple[int, int],
     pretrained: bool = False,
     drop_path: float | None = None,
+    layer: int | None = 0,
 ) -> Backbone:
     """A tag after the name says which weights to download."""
     return create(
@@ -133,6 +140,7 @@ def timm_backbone(
         image_size=image_size,
         pretrained=pretrained,
         model_args={} if drop_path is None else {"drop_path_rate": drop_path},
+        layer=layer,
     )
 
 
@@ -143,8 +151,9 @@ def create(
     image_size: tuple[int, int],
     model_args: dict[str, Any],
     pretrained: bool = False,
+    layer: int | None = 0,
 ) -> TimmBackbone:
-    """The backbone of timm's network `name`, made with the keywords `model_args`."""
+    """The backbone of timm's network `name`, made with the keywords `model_args`; `layer` None: the best."""
     prepare_torchvision()
     import timm
 
@@ -155,8 +164,14 @@ def create(
     height, width = image_size
     sizes = {"in_chans": channels, "img_size": height if height == width else image_size}
     model, used = _create_model(name, pretrained=pretrained, keywords=sizes | model_args)
-    num_features = _width(model, name, (channels, height, width))
-    return TimmBackbone(model, name.split(".")[0], num_features=num_features, model_args=used)
+    shape = (channels, height, width)
+    num_features = _width(model, name, shape)
+    if layer is None:
+        layer = _best_layer(model, num_features)
+    if layer:
+        _check_layer(model, name, layer)
+        num_features = _width(model, name, shape, layer)
+    return TimmBackbone(model, name.split(".")[0], num_features=num_features, model_args=used, layer=layer)
 
 
 def _create_model(
@@ -182,7 +197,29 @@ def _create_model(
         raise _unfit(name, keywords.get("img_size"), error) from error
 
 
-def _width(model: Any, name: str, shape: tuple[int, int, int]) -> int:
+def _embedding(model: Any, images: Tensor, layer: int) -> Tensor:
+    """What would enter the classifier, or the averaged maps of this stage, counted from the last."""
+    if not layer:
+        embedding: Tensor = model.forward_head(model.forward_features(images), pre_logits=True)
+        return embedding
+    (maps,) = model.forward_intermediates(images, [-layer], stop_early=True, intermediates_only=True)
+    return maps.flatten(2).mean(2)  # type: ignore[no-any-return]
+
+
+def _best_layer(model: Any, width: int) -> int:
+    """The last stage if what follows it only makes its maps wider, for the classes of the pretraining."""
+    stages = _feature_info(model) if hasattr(model, "forward_intermediates") else []
+    return int(bool(stages) and stages[-1].get("num_chs", width) < width)
+
+
+def _check_layer(model: Any, name: str, layer: int) -> None:
+    stages = len(_feature_info(model)) if hasattr(model, "forward_intermediates") else 0
+    if layer > stages:
+        known = f"has stages 1 to {stages} from the last" if stages else "does not give its earlier layers"
+        raise UserError(f"model.layer={layer}: timm:{name} {known}; 0 takes what would enter its classifier")
+
+
+def _width(model: Any, name: str, shape: tuple[int, int, int], layer: int = 0) -> int:
     """The width of the embedding, from passing one blank image: what timm declares is not always that."""
     if not hasattr(model, "forward_head") or not hasattr(model, "forward_features"):
         raise UserError(f"timm:{name} does not tell its embedding from its classifier; choose another")
@@ -190,7 +227,7 @@ def _width(model: Any, name: str, shape: tuple[int, int, int]) -> int:
     model.eval()
     try:
         with torch.no_grad():
-            embedding = model.forward_head(model.forward_features(torch.zeros(1, *shape)), pre_logits=True)
+            embedding = _embedding(model, torch.zeros(1, *shape), layer)
     except Exception as error:  # whatever a network of timm stumbles over, it is this size of image
         raise _unfit(name, shape[1:], error) from error
     model.train(training)

@@ -59,7 +59,7 @@ class Principal(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """The centred vectors in these directions, each of the one length."""
-        kept = (vectors.to(self.mean.dtype) - self.mean) @ self.directions
+        kept = torch.addmm(-self.mean @ self.directions, vectors.to(self.mean.dtype), self.directions)
         z: Tensor = F.normalize(kept, dim=-1) * kept.shape[-1] ** 0.5
         return z
 

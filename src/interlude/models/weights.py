@@ -1,13 +1,13 @@
 """Start a classifier from a file of weights."""
 
+import hashlib
 import json
-import pickle
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -53,13 +53,24 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise UserError(f"there is no file of weights {path}")
     try:
         content = load_file(path) if path.suffix == ".safetensors" else _torch_load(path)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, OSError, EOFError, KeyError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever torch and safetensors make of bytes that may be any
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"{path} is damaged or not a file of weights: {reason}") from error
     weights = _unwrapped(content)
     if not weights:
         raise UserError(f"{path} holds no weights")
     return {name.removeprefix("module."): value for name, value in weights.items()}
+
+
+def content_hash(path: str | Path) -> str:
+    """A fingerprint of what is in a file of weights, wherever it lies; of one that is not there, its path."""
+    path = _file(path)
+    if not path.is_file():
+        return str(path)
+    about = path.stat()
+    return _hash_once(path.resolve(), about.st_size, about.st_mtime_ns)
 
 
 def normalisation_beside(path: str | Path, channels: int) -> tuple[Numbers, Numbers] | None:
@@ -83,6 +94,12 @@ def _file(path: str | Path) -> Path:
     """The file of weights itself, where `path` is the folder of a run."""
     path = Path(path).expanduser()
     return path / WEIGHTS if path.is_dir() else path
+
+
+@cache
+def _hash_once(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _torch_load(path: Path) -> Any:

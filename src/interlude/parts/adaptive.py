@@ -40,8 +40,8 @@ class AdaptiveThreshold(nn.Module):
         only; classes absent from the kept rows have ratio 0, and with no row kept the term is 0.
         """
         p = logits_strong.softmax(-1)
-        mean_p = (p * mask[:, None]).mean(0)
+        mean_p = distributed.mean_with_gradient((p * mask[:, None]).mean(0))
         histogram = distributed.mean((one_hot(p.argmax(-1), p) * mask[:, None]).mean(0))
         a = normalize(self.prior.value / self.histogram.value)
         b = normalize(torch.where(histogram > 0, mean_p / histogram.clamp_min(1e-12), 0.0))
-        return (a * (b + floor).log()).sum() * (mask.sum() > 0)
+        return (a * (b + floor).log()).sum() * (distributed.total(mask.sum()) > 0)

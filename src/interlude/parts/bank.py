@@ -82,7 +82,8 @@ class Ring(nn.Module):
 
     @torch.no_grad()
     def push(self, z: Tensor, q: Tensor) -> None:
-        """Put rows in the places of the oldest; of more rows than there are places the last ones stay."""
+        """Put the batch's rows in the places of the oldest; of more rows than places the last ones stay."""
+        z, q = distributed.gather(z), distributed.gather(q)
         first = max(0, len(z) - len(self.z))
         places = (self.pushed + torch.arange(first, len(z), device=z.device)) % len(self.z)
         self.z[places] = z[first:].to(self.z.dtype)
@@ -120,8 +121,8 @@ class Slots(nn.Module):
         """
         places = torch.arange(len(self.z), device=rows.device)
         member = (places[:, None] == rows).to(self.z.dtype)
-        count = distributed.mean(member.sum(1, keepdim=True))
-        mean = distributed.mean(member @ z.to(self.z.dtype)) / count.clamp_min(torch.finfo(z.dtype).tiny)
+        count = distributed.total(member.sum(1, keepdim=True))
+        mean = distributed.total(member @ z.to(self.z.dtype)) / count.clamp_min(torch.finfo(z.dtype).tiny)
         moved = F.normalize(decay * self.z + (1 - decay) * mean, dim=-1)  # an empty slot is 0
         self.z.copy_(torch.where(count > 0, moved, self.z))
         self.seen.logical_or_(count[:, 0] > 0)

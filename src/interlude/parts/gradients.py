@@ -31,8 +31,9 @@ def gradient(loss: Tensor, network: nn.Module, *, keep_graph: bool = True) -> Te
     weights = list(trainable(network).values())
     if not loss.requires_grad:
         return torch.cat([torch.zeros_like(weight).flatten() for weight in weights])
+    loss = distributed.weighted(loss)
     parts = torch.autograd.grad(loss, weights, retain_graph=keep_graph, materialize_grads=True)
-    return distributed.mean(torch.cat([part.flatten() for part in parts]))
+    return distributed.total(torch.cat([part.flatten() for part in parts]))
 
 
 def with_gradient(loss: Tensor, vector: Tensor, network: nn.Module) -> Tensor:
@@ -64,7 +65,8 @@ def perturbed(network: nn.Module, offset: Tensor) -> Callable[..., tuple[Tensor,
     }
 
     def together(*views: Tensor) -> tuple[Tensor, ...]:
-        logits: Tensor = functional_call(network, moved, (torch.cat(views),))
+        with distributed.passing(views):
+            logits: Tensor = functional_call(network, moved, (torch.cat(views),))
         return torch.split(logits, [len(view) for view in views])
 
     return together

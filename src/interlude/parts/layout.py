@@ -16,11 +16,17 @@ class Layout:
     """
 
     def __init__(self, layout: str, *, groups: int, mu: int) -> None:
+        self.layout, self.groups, self.mu = layout, groups, mu
         # High-I1 works on chunks of several groups: the paper's 2(mu+1), or as many of them as divide B.
         self.chunks = {"low-i": 1, "high-i1": math.gcd(groups, 2 * (mu + 1))}.get(layout, groups)
         self.turn = (0, 2, 1, 3) if layout == "high-i3" else (0, 1, 2, 3)  # either is its own inverse
         sizes = (groups, groups, groups * mu, groups * mu)
         self.widths = [sizes[view] // self.chunks for view in self.turn]
+
+    @property
+    def by_groups(self) -> bool:
+        """Whether the rows of a group, whatever the number of groups, stand together."""
+        return self.layout in ("high-i2", "high-i3")
 
     def pack(self, *views: Tensor) -> Tensor:
         """The views x_weak, x_strong, u_weak, u_strong as one batch in this order, images channels-last."""

@@ -1,7 +1,11 @@
 """Mixup: rows of a batch blended with rows of the same batch in another order."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from interlude import distributed
 
 
 def mixup_share(alpha: float, *, rows: int | None = None, like: Tensor) -> Tensor:
@@ -11,7 +15,14 @@ def mixup_share(alpha: float, *, rows: int | None = None, like: Tensor) -> Tenso
     return torch.maximum(share, 1 - share).to(like)
 
 
-def blend(rows: Tensor, order: Tensor, share: Tensor) -> Tensor:
-    """`share * rows + (1 - share) * rows[order]`; a share per row is spread over the row."""
-    share = share.view(-1, *[1] * (rows.ndim - 1)) if share.ndim else share
-    return torch.lerp(rows[order], rows, share)
+def blend(views: Sequence[Tensor], order: Tensor, share: Tensor) -> Tensor:
+    """`share * rows + (1 - share) * rows[order]` of views one after the other, for this process's rows.
+
+    `order`, and `share` where there is one for each row, are of the views of the global batch.
+    """
+    sizes = [len(view) for view in views]
+    whole = distributed.join(views)
+    rows, partners = distributed.own_of(whole, sizes), whole[distributed.own_of(order, sizes)]
+    if share.ndim:
+        share = distributed.own_of(share, sizes).view(-1, *[1] * (rows.ndim - 1))
+    return torch.lerp(partners, rows, share)

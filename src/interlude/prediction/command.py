@@ -5,26 +5,35 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from cyclopts import App, CycloptsError, Parameter
 
 from interlude import machine
 from interlude.distributed import pick_device
-from interlude.errors import RunError, UserError
+from interlude.errors import RunError, UserError, cure
+from interlude.models.weights import CONFIG, WEIGHTS
 from interlude.options import Options, option
-from interlude.prediction.inputs import PIPED, Inputs
+from interlude.prediction.inputs import PIPED, Inputs, Listed
 from interlude.prediction.stream import Row, judged
 from interlude.prediction.table import FORMATS, Columns, heading, lines, show
+from interlude.prediction.unfinished import Tally, Unfinished
 from interlude.predictor import Predictor
 from interlude.progress import Progress, note
 from interlude.signals import Stopped, StopRequest
 
 FEW = 50  # rows that are shown as a table in a terminal
 
-Write = Callable[[Sequence[Row]], None]
+
+class Table(NamedTuple):
+    """What writes rows, told how many there are with them; and those it has already."""
+
+    write: Callable[[Sequence[Row], Tally], None]
+    done: Tally = Tally()
 
 
 def main(tokens: Sequence[str]) -> None:
@@ -63,8 +72,15 @@ def run(
     images
         Files, folders, patterns in quotes, @FILE for a list of names, or - for a list on standard input.
     """
-    job = Job(Inputs(images), settings.out, quiet=settings.quiet, workers=_use_threads(settings.threads))
-    job.check(force=settings.force)
+    job = Job(
+        folder,
+        Inputs(images),
+        settings.out,
+        force=settings.force,
+        quiet=settings.quiet,
+        workers=_use_threads(settings.threads),
+    )
+    job.check()
     predictor = Predictor.load(folder)
     predictor.model.to(pick_device(settings.device))
     names, known = predictor.class_names, predictor.calibration
@@ -90,40 +106,17 @@ def _to_terminal() -> bool:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How many files there were, and what became of them."""
-
-    files: int = 0
-    failed: int = 0
-    abstained: int = 0
-
-    def plus(self, rows: Sequence[Row]) -> "Tally":
-        """The same after more rows."""
-        return Tally(
-            self.files + len(rows),
-            self.failed + sum(bool(row.error) for row in rows),
-            self.abstained + sum(row.abstain for row in rows),
-        )
-
-    def __str__(self) -> str:
-        parts = [f"{self.files:,} files"]
-        if self.abstained:
-            parts.append(f"{self.abstained:,} for a person to look at (abstain)")
-        if self.failed:
-            parts.append(f"{self.failed:,} could not be read (error)")
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True)
 class Job:
-    """The files to judge and where the table goes."""
+    """The model, the files to judge and where the table goes."""
 
+    folder: Path
     inputs: Inputs
     out: Path | None
+    force: bool
     quiet: bool
     workers: int
 
-    def check(self, *, force: bool) -> None:
+    def check(self) -> None:
         """Refuse, before any work, what cannot be written."""
         if not self.inputs.arguments:
             raise UserError("no images given; name files, folders, patterns, @LIST or -")
@@ -131,58 +124,87 @@ class Job:
             return
         if self.out.suffix.lower() not in FORMATS:
             raise UserError(f"{self.out} must end in {', '.join(FORMATS)}")
-        if self.out.exists() and not force:
+        if self.out.exists() and not self.force:
             raise UserError(f"{self.out} exists already; choose another --out, or replace it with --force")
+        if self.out.is_dir():
+            raise UserError(f"{self.out} is a folder; choose another --out")
         if not self.out.absolute().parent.is_dir():
             raise UserError(f"the folder of {self.out} does not exist; make it first")
 
     def complete(self, predictor: Predictor, columns: Columns) -> None:
         """Judge all files; a signal ends it after the rows in hand."""
-        total = self.inputs.count()
-        if not total:
+        listed = self.inputs.listed()
+        if not listed.number:
             raise UserError("no images found; folders are searched for .jpg, .png, .tif and the like")
-        tally, began = Tally(), time.monotonic()
-        batches = judged(predictor, self.inputs, workers=self.workers)
-        progress = Progress("predict", total, quiet=self.quiet)
-        with self._table(columns, total) as write, StopRequest() as stop, progress:
+        progress = Progress("predict", listed.number, unit="file", quiet=self.quiet)
+        with self._table(columns, listed) as table, StopRequest() as stop, progress:
+            tally, began = table.done, time.monotonic()
+            batches = judged(predictor, islice(self.inputs, tally.files, None), workers=self.workers)
             for rows in batches:
-                write(rows)
                 tally = tally.plus(rows)
-                progress.show(tally.files, {"images/s": tally.files / (time.monotonic() - began)})
-                if stop.signal is not None and tally.files < total:
+                table.write(rows, tally)
+                pace = (tally.files - table.done.files) / (time.monotonic() - began)
+                progress.show(tally.files, {"images/s": pace})
+                if stop.signal is not None and tally.files < listed.number:
                     batches.close()
-                    raise Stopped(
-                        f"stopped after {tally.files:,} files; their rows are complete", stop.signal
-                    )
+                    raise Stopped(f"stopped after {tally.files:,} files; {self._kept()}", stop.signal)
         if not self.quiet:
             note(f"{tally}" if self.out is None else f"wrote {self.out}: {tally}")
         if tally.failed == tally.files:
             raise RunError("none of the files could be read; the column error says why")
 
+    def _kept(self) -> str:
+        """What is left of a table that was stopped."""
+        if self.out is None:
+            return "their rows are complete"
+        return f"their rows are in {self.out}.part, and the same command goes on with them"
+
     @contextmanager
-    def _table(self, columns: Columns, total: int) -> Iterator[Write]:
-        """What writes rows: to a file, to a terminal, or to what reads our output."""
-        if self.out is None and _to_terminal() and total <= FEW:
+    def _table(self, columns: Columns, listed: Listed) -> Iterator[Table]:
+        """What takes rows: a file, a terminal, or what reads our output."""
+        if self.out is None and _to_terminal() and listed.number <= FEW:
             held: list[Row] = []
-            yield held.extend
+            yield Table(lambda rows, done: held.extend(rows))
             show(columns, held)
             return
-        suffix = ".csv" if self.out is None else self.out.suffix.lower()
-        # undecodable bytes of a name are written as they are, or in JSON's own way
-        errors = "backslashreplace" if suffix == ".jsonl" else "surrogateescape"
-        target: Path | int = sys.stdout.fileno() if self.out is None else self.out
         try:
-            with open(
-                target, "w", encoding="utf-8", errors=errors, newline="", closefd=self.out is not None
-            ) as file:
-
-                def write(rows: Sequence[Row]) -> None:
-                    file.write(lines(columns, rows, suffix))
-                    file.flush()
-
-                file.write(heading(columns, suffix))
-                yield write
+            with _stream(columns) if self.out is None else self._file(self.out, columns, listed) as table:
+                yield table
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise RunError(f"cannot write {self.out or 'the table'}: {error.strerror}") from error
+            why = cure(error) or error.strerror
+            raise RunError(f"cannot write {self.out or 'the table'}: {why}") from error
+
+    @contextmanager
+    def _file(self, out: Path, columns: Columns, listed: Listed) -> Iterator[Table]:
+        """A file, gone on with where the same table was begun before."""
+        suffix = out.suffix.lower()
+        about = {"model": _digest(self.folder), "files": listed.digest, "columns": columns.header()}
+        with Unfinished(out, about, replace=self.force) as file:
+            if not file.done.files:
+                file.add(heading(columns, suffix), file.done)
+            elif not self.quiet:
+                note(f"going on after the {file.done.files:,} files that are in {file.rows}")
+            yield Table(lambda rows, done: file.add(lines(columns, rows, suffix), done), file.done)
+
+
+@contextmanager
+def _stream(columns: Columns) -> Iterator[Table]:
+    """Standard output, as CSV."""
+    with open(sys.stdout.fileno(), "wb", closefd=False) as file:
+
+        def write(rows: Sequence[Row], done: Tally) -> None:
+            file.write(lines(columns, rows, ".csv"))
+            file.flush()
+
+        file.write(heading(columns, ".csv"))
+        yield Table(write)
+
+
+def _digest(folder: Path) -> str:
+    """A fingerprint of the model in a run folder."""
+    digest = sha256()
+    for name in (CONFIG, WEIGHTS):
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()

@@ -4,11 +4,13 @@ import os
 import shutil
 import sys
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from glob import has_magic, iglob
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from interlude.data.walk import NOT_OURS, is_image
 from interlude.errors import UserError
@@ -16,6 +18,13 @@ from interlude.errors import UserError
 PIPED = "@-"
 PIECE = 1 << 14  # names of one folder that are held and sorted at a time
 CHUNK = 1 << 16  # bytes of a list that are read at a time
+
+
+class Listed(NamedTuple):
+    """The files that a command means, in short."""
+
+    number: int
+    digest: str
 
 
 class Inputs:
@@ -46,9 +55,13 @@ class Inputs:
             else:
                 yield argument
 
-    def count(self) -> int:
-        """How many files there are."""
-        return sum(1 for _ in self)
+    def listed(self) -> Listed:
+        """How many files there are, and a fingerprint of their names in order."""
+        number, digest = 0, sha256()
+        for name in self:
+            number += 1
+            digest.update(os.fsencode(name) + b"\0")
+        return Listed(number, digest.hexdigest())
 
 
 def walk(folder: str) -> Iterator[str]:
@@ -112,7 +125,7 @@ def _in_list(name: str) -> Iterator[str]:
 
 def _listed(file: IO[bytes]) -> Iterator[str]:
     """The files that a list means."""
-    start = file.read(CHUNK)
+    start = file.read(CHUNK).removeprefix(BOM_UTF8)
     separator = b"\0" if b"\0" in start else b"\n"
     rest = b""
     while start:

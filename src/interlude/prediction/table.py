@@ -57,19 +57,26 @@ class Columns:
         return list(self.of(Row("", "no file")))
 
 
-def heading(columns: Columns, suffix: str) -> str:
+def heading(columns: Columns, suffix: str) -> bytes:
     """The first line of a file in this format."""
-    return "" if suffix == ".jsonl" else _line(columns.header(), SEPARATORS[suffix])
+    return b"" if suffix == ".jsonl" else _encoded(_line(columns.header(), SEPARATORS[suffix]), suffix)
 
 
-def lines(columns: Columns, rows: Iterable[Row], suffix: str) -> str:
+def lines(columns: Columns, rows: Iterable[Row], suffix: str) -> bytes:
     """Rows in this format, each with its end of line."""
     if suffix == ".jsonl":
-        return "".join(json.dumps(columns.of(row), ensure_ascii=False) + "\n" for row in rows)
-    return "".join(
-        _line([_cell(name, value) for name, value in columns.of(row).items()], SEPARATORS[suffix])
-        for row in rows
-    )
+        text = "".join(json.dumps(columns.of(row), ensure_ascii=False) + "\n" for row in rows)
+    else:
+        text = "".join(
+            _line([_cell(name, value) for name, value in columns.of(row).items()], SEPARATORS[suffix])
+            for row in rows
+        )
+    return _encoded(text, suffix)
+
+
+def _encoded(text: str, suffix: str) -> bytes:
+    """As UTF-8; undecodable bytes of a name are written as they are, or in JSON's own way."""
+    return text.encode(errors="backslashreplace" if suffix == ".jsonl" else "surrogateescape")
 
 
 def show(columns: Columns, rows: Iterable[Row]) -> None:

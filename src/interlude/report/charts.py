@@ -16,6 +16,7 @@ WIDTH, HEIGHT = 320, 190
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 12, 30
 MOST_POINTS = 240  # of a line; more cannot be seen
 Estimate = Mapping[str, Any]
+Bins = Sequence[Mapping[str, Any]]  # of confidence; none of them empty
 
 
 @dataclass(frozen=True)
@@ -130,31 +131,37 @@ def line_panel(
     return tag("figure", tag("figcaption", title), chart, tag("ul", *keys, class_="keys"))
 
 
-def reliability_panel(bins: Sequence[Mapping[str, Any]]) -> Html:
-    """How often the model is right, against how sure it says it is; a dot's area is its number of images."""
+def reliability_panel(bins: Bins, before: Bins = ()) -> Html:
+    """How often the model is right, against how sure it says it is; a dot's area is its number of images.
+
+    Rings show the same `before` calibration.
+    """
     x, y = Scale(0, 100, LEFT, WIDTH - RIGHT), Scale(0, 100, 282, 28)
-    filled = [one for one in bins if one.get("count")]
-    most = max(one["count"] for one in filled)
-    marks = [
-        tag(
-            "g",
-            tag("title", _bin_words(one)),
-            tag("line", x1=x(p), x2=x(p), y1=y(p), y2=y(share), class_="gap"),
-            tag("circle", cx=x(p), cy=y(share), r=3 + 8 * (one["count"] / most) ** 0.5, class_="bubble"),
-        )
-        for one in filled
-        for p, share in [(100 * one["confidence"], 100 * one["accuracy"])]
-    ]
+    most = max(one["count"] for one in [*bins, *before])
     return drawing(
         "Reliability",
-        "; ".join(_bin_words(one) for one in filled),
+        "; ".join(_bin_words(one) for one in bins),
         *_frame(x, y, " %"),
         tag("line", x1=x(0), y1=y(0), x2=x(100), y2=y(100), class_="diagonal"),
-        *marks,
+        *[_bubble(one, x, y, most, "ring") for one in before],
+        *[_bubble(one, x, y, most, "bubble") for one in bins],
         tag("text", "how sure it says it is →", x=(LEFT + WIDTH - RIGHT) / 2, y=314, text_anchor="middle"),
         tag("text", "how often it is right ↑", x=4, y=12),
         viewBox=f"0 0 {WIDTH} 322",
         class_="panel",
+    )
+
+
+def _bubble(one: Mapping[str, Any], x: Scale, y: Scale, most: int, look: str) -> Html:
+    sure, right = 100 * one["confidence"], 100 * one["accuracy"]
+    size = 3 + 8 * (one["count"] / most) ** 0.5
+    return tag(
+        "g",
+        tag("title", _bin_words(one)),
+        tag("line", x1=x(sure), x2=x(sure), y1=y(sure), y2=y(right), class_="gap")
+        if look == "bubble"
+        else None,
+        tag("circle", cx=x(sure), cy=y(right), r=size, class_=look),
     )
 
 

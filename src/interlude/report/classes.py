@@ -145,31 +145,44 @@ def _pairs(pairs: list[MixUp]) -> Html:
 
 
 def _reliability(content: Content) -> list[Html]:
-    reliability, calibration = content.fit.get("reliability"), content.fit.get("calibration") or {}
-    bins = [one for one in (reliability or {}).get("bins") or [] if one.get("count")]
-    if not reliability or not bins:
+    reliability, calibration = content.fit.get("reliability") or {}, content.fit.get("calibration") or {}
+    bins, before = _bins(reliability), _bins(reliability.get("uncalibrated") or {})
+    if not bins:
         nothing = tag("p", "No image was held out, so the confidence could not be checked.")
         return [nothing, *_sets(calibration)]
-    source = "the sealed test set" if reliability.get("from") == "test" else "held-out labeled images"
     told = (
-        f"On {source}, confidence and truth differ by {percent(reliability['error'])} on average (expected "
-        f"calibration error). Dots on the diagonal are honest; below it the model is too sure of itself, "
-        f"above it too modest. A large dot stands for many images."
+        f"On held-out labeled images, confidence and truth differ by {percent(reliability['error'])} on "
+        f"average (expected calibration error). Dots on the diagonal are honest; below it the model is too "
+        f"sure of itself, above it too modest. A large dot stands for many images."
     )
-    words = tag("div", tag("p", told), *_sets(calibration))
-    return [tag("div", tag("div", reliability_panel(bins)), words, class_="beside")]
+    words = tag("div", tag("p", told), *_corrected(reliability, calibration), *_sets(calibration))
+    return [tag("div", tag("div", reliability_panel(bins, before)), words, class_="beside")]
+
+
+def _bins(reliability: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in reliability.get("bins") or [] if one.get("count")]
+
+
+def _corrected(reliability: dict[str, Any], calibration: dict[str, Any]) -> list[Html]:
+    """What the temperature did."""
+    before = reliability.get("uncalibrated")
+    if not before or not calibration.get("images"):
+        return []
+    return [
+        tag(
+            "p",
+            f"The dots are the probabilities that the saved model gives, after a temperature (here "
+            f"{calibration['temperature']:.2f}) that was found on other images than those it is checked on. "
+            f"The rings are the network's own, which differ by {percent(before['error'])}.",
+        )
+    ]
 
 
 def _sets(calibration: dict[str, Any]) -> list[Html]:
-    """What is said about the temperature and the prediction sets."""
-    said = []
-    if calibration.get("images"):
-        images = plural(int(calibration["images"]), "held-out image")
-        said.append(f"A temperature of {calibration['temperature']:.2f}, found on {images}, corrects it.")
-    if calibration.get("promise"):
-        promise = shown(calibration["promise"])
-        said.append(capital(f"prediction {promise}" if promise.startswith("sets") else promise))
-    return [tag("p", " ".join(said), class_="quiet")] if said else []
+    """What the prediction sets promise."""
+    promise = shown(calibration.get("promise") or "")
+    said = capital(f"prediction {promise}" if promise.startswith("sets") else promise)
+    return [tag("p", said, class_="quiet")] if said else []
 
 
 def _scrolling(table: Html, name: str) -> Html:

@@ -5,6 +5,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
+from interlude.files import write_whole
 from interlude.report.background import choices_part, doctor_part, origin_part
 from interlude.report.classes import classes_part, mistakes_part
 from interlude.report.content import Content, read_content
@@ -35,9 +36,7 @@ def write_report(folder: Path, images: Path | None = None, *, thumbnails: bool =
     """
     content = read_content(folder, images, thumbnails=thumbnails)
     path = folder / NAME
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(f"<!doctype html>\n{page(content)}\n", encoding="utf-8", errors="backslashreplace")
-    unfinished.replace(path)
+    write_whole(path, f"<!doctype html>\n{page(content)}\n".encode(errors="backslashreplace"))
     return path
 
 

@@ -1,12 +1,12 @@
 """Unlabeled images worth a look: the most certain, the least certain and the most surprising."""
 
-from math import isfinite
+from math import floor, isfinite
 from typing import Any
 
 from interlude.report.content import Content
 from interlude.report.markup import Html, tag
 from interlude.report.thumbnails import thumbnail
-from interlude.report.words import shown, sureness
+from interlude.report.words import percent, shown, sureness
 
 MOST = 12
 GALLERIES = {
@@ -65,4 +65,4 @@ def _unusual(row: dict[str, Any]) -> str | None:
     score = row.get("ood")
     if score is None or not isfinite(score):
         return None
-    return f"more unusual than {sureness(score)} of the training images"
+    return f"more unusual than {percent(floor(100 * score), 0)} of the training images"

@@ -7,6 +7,8 @@ from interlude.report.content import Content
 from interlude.report.markup import Html, tag
 from interlude.report.words import capital, count, duration, percent, plural, shown, span, to
 
+SHORT = "The budget bought only short runs. With a longer one, this may turn out otherwise."
+
 
 def headline(content: Content) -> tuple[str, str]:
     """The verdict in large words, up to its colon, and what follows that."""
@@ -24,6 +26,7 @@ def verdict_part(content: Content) -> Html:
         "section",
         tag("h1", large),
         tag("p", rest, class_="lede") if rest else None,
+        tag("p", SHORT, class_="quiet") if (content.fit.get("cross_validation") or {}).get("short") else None,
         _difference(verdict),
         _candidates(content),
         class_=f"verdict {outcome}",

@@ -51,17 +51,17 @@ def test_every_back_end_gives_the_same_bits(backend):
     assert views.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("kind", ["weak", "strong"])
 @pytest.mark.parametrize("backend", ["torch", "numba"])
-def test_groups_give_the_bits_of_their_images_one_by_one(backend, kind):
-    augmentation = build()[kind]
-    draw = augmentation.draw(2, torch.Generator().manual_seed(1))
+def test_groups_give_the_bits_of_their_images_one_by_one(backend):
+    augmentations = [build()["weak"], build()["strong"], Inverted()]
+    draws = [augmentation.draw(2, torch.Generator().manual_seed(1)) for augmentation in augmentations]
     x, u = IMAGES[:2], IMAGES[2:]
-    views_x, views_u = augment.render_groups(x, u, augmentation, draw, MEAN, STD, backend=backend)
-    for group in range(2):
-        members = torch.stack([x[group], *u[2 * group : 2 * group + 2]])
-        alone = augment.render(members, augmentation, augment.take(draw, torch.full((3,), group)), MEAN, STD)
-        assert torch.equal(torch.cat([views_x[group, None], views_u[2 * group : 2 * group + 2]]), alone)
+    views = augment.render_groups(x, u, augmentations, draws, MEAN, STD, backend=backend)
+    for augmentation, draw, (views_x, views_u) in zip(augmentations, draws, views, strict=True):
+        for group in range(2):
+            members, row = torch.stack([x[group], *u[2 * group : 2 * group + 2]]), torch.full((3,), group)
+            alone = augment.render(members, augmentation, augment.take(draw, row), MEAN, STD)
+            assert torch.equal(torch.cat([views_x[group, None], views_u[2 * group : 2 * group + 2]]), alone)
 
 
 def test_auto_does_not_send_for_loops_before_they_are_worth_it(monkeypatch, compiler):

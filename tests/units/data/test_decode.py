@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_files import bomb, encoded, noise, write
 from PIL import Image
 
+from image_files import bomb, encoded, noise, write
 from interlude.compat import prepare_torchvision
 from interlude.data import decode as module
 from interlude.data.decode import Unreadable, decode, look, open_image, read_pixels, remarks, to_pixels_of

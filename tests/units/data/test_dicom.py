@@ -3,10 +3,10 @@ import io
 import numpy as np
 import pydicom
 import pytest
-from image_files import encoded, noise
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
 
+from image_files import encoded, noise
 from interlude.data import dicom as module
 from interlude.data.decode import Unreadable, decode, remarks
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from image_files import bomb, class_folders, encoded, noise, write
 from PIL import Image
 
+from image_files import bomb, class_folders, encoded, noise, write
 from interlude.data import DataConfig, SplitRecord, load
 from interlude.data.decode import read_pixels
 from interlude.data.source import open_source

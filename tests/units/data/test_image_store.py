@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from image_files import noise, write
 
+from image_files import noise, write
 from interlude.data import store as module
 from interlude.data.decode import read_pixels
 from interlude.data.store import InColour, Shape, Streamed, cache_folder, open_store
@@ -244,13 +244,32 @@ def test_a_store_that_is_mostly_waste_is_made_anew(root):
     assert file.stat().st_size <= 3 * 40 * 192
 
 
-def test_a_full_disk_is_told_before_the_work(root, monkeypatch):
-    usage = namedtuple("Usage", "total used free")
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(1, 1, 1000))
-    with pytest.raises(
-        UserError, match=r"40 images of 8 pixels a side need .* INTERLUDE_CACHE .* --data.no-store"
-    ):
-        open_store(root, names_in(root), SHAPE)
+def test_where_the_disk_is_short_images_are_streamed_until_there_is_room(root, decoded, monkeypatch, capsys):
+    usage, names = namedtuple("Usage", "total used free"), names_in(root)
+    with monkeypatch.context() as short:
+        short.setattr(module.shutil, "disk_usage", lambda path: usage(1, 1, 1000))
+        streamed = open_store(root, names, SHAPE)
+    assert isinstance(streamed.pixels, Streamed)
+    assert torch.equal(images_of(streamed), expected(root, names))
+    assert "40 images of 8 pixels a side need 0.0 GB" in capsys.readouterr().err
+    decoded.clear()
+    stored = open_store(root, names, SHAPE)
+    assert isinstance(stored.pixels, torch.Tensor)
+    assert sorted(decoded) == sorted(names)
+    assert torch.equal(images_of(stored), expected(root, names))
+
+
+def test_a_changed_file_whose_time_was_set_back_is_decoded_again(root, decoded):
+    names = names_in(root)
+    open_store(root, names, SHAPE)
+    path, before = root / "07.png", (root / "07.png").stat()
+    content = bytearray(path.read_bytes())
+    path.write_bytes((root / "08.png").read_bytes()[: len(content)].ljust(len(content), b"\0"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    decoded.clear()
+    open_store(root, names, SHAPE)
+    assert decoded == ["07.png"]
 
 
 def test_a_disk_that_fills_up_during_the_work_is_told(root, monkeypatch):

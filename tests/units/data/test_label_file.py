@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bad_files import UNUSABLE
 from interlude.data.find_file import Finder
 from interlude.data.label_file import CONFLICT, read_label_file
 from interlude.errors import UserError
@@ -110,20 +111,7 @@ def test_a_table_may_leave_the_labels_to_folders(table):
     assert not read.has_labels
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name,label\na.png,x\n", "no column for the file: name it file_name or .*; it has name, label"),
-        ("image,colour\na.png,x\n", "no column for the label: name it label or .*; it has image, colour"),
-        ("", "no column for the file"),
-        ("image,label\n", "names no image file"),
-        (b"image,label\n\xff\xfea.png,x\n", "is not UTF-8"),
-        (b"\x89PNG\0\0", "is not UTF-8|is no text"),
-        (b"image,label\na\0b,c\n", "is no text"),
-        ("image,label\n" + "x" * 200_000 + ",y\n", "cannot be read"),
-    ],
-    ids=range(8),
-)
+@pytest.mark.parametrize(("text", "message"), UNUSABLE, ids=range(len(UNUSABLE)))
 def test_a_table_that_cannot_be_used_is_refused_in_one_line(table, text, message):
     with pytest.raises(UserError, match=message) as caught:
         table(text)
@@ -243,3 +231,24 @@ def test_another_file_is_never_taken_for_it(written):
 
 def test_a_name_that_several_files_have_is_not_guessed():
     assert "several files" in Finder(PATHS).find("2.png")
+
+
+@pytest.mark.parametrize("word", ["unlabeled", "Unlabeled", "_unlabelled"])
+def test_a_label_that_says_unlabeled_is_none(tmp_path, word):
+    table = tmp_path / "l.csv"
+    table.write_text(f"file_name,label\na.png,cat\nb.png,{word}\n")
+    assert read_label_file(table).entries["b.png"].label is None
+
+
+def test_a_table_without_its_first_line_says_what_that_must_be(tmp_path):
+    table = tmp_path / "l.csv"
+    table.write_text("a.png,cat\nb.png,dog\n")
+    with pytest.raises(UserError, match=r"first line must name the columns, .*; .* has a\.png, cat"):
+        read_label_file(table)
+
+
+def test_an_empty_table_is_called_empty(tmp_path):
+    table = tmp_path / "l.csv"
+    table.write_text("\n \n")
+    with pytest.raises(UserError, match="is empty"):
+        read_label_file(table)

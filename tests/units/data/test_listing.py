@@ -3,8 +3,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from image_files import class_folders, write
 
+from image_files import class_folders, write
 from interlude.data.listing import find_images, list_folder, natural, shown
 from interlude.errors import UserError
 
@@ -331,3 +331,27 @@ def test_real_images_are_listed_like_any_file(tmp_path):
     write(tmp_path / "a" / "1.png")
     write(tmp_path / "b" / "1.jpg")
     assert len(list_folder(str(tmp_path))) == 2
+
+
+def test_the_classes_of_a_model_are_numbered_as_it_numbers_them(tmp_path):
+    for name in ("b/1.png", "a/2.png", "c/3.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    found = list_folder(tmp_path, classes=("c", "b", "never seen"))
+    assert (found.class_names, found.labels.tolist()) == (("c", "b", "never seen"), [-1, 1, 0])
+    assert [problem.detail for problem in found.problems] == [
+        "class 'a' is none of the model's; its 1 images are left out"
+    ]
+
+
+def test_a_quote_that_is_not_closed_is_suspected(tmp_path):
+    (tmp_path / "a.png").touch()
+    (tmp_path / "l.csv").write_text('file_name,label\n"a.png,cat\nb.png,dog\n')
+    with pytest.raises(UserError, match="is a quote not closed"):
+        list_folder(tmp_path, "l.csv")
+
+
+def test_a_table_that_is_nowhere_is_called_as_the_user_called_it(tmp_path):
+    (tmp_path / "a.png").touch()
+    with pytest.raises(UserError, match=r"label file nowhere\.csv: no such file"):
+        list_folder(tmp_path, "nowhere.csv")

@@ -1,10 +1,11 @@
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 
-from interlude.data.sampler import Sampler
+from interlude.data.sampler import AT_ONCE, Sampler
 from interlude.errors import UserError
 
 SIZES = [1, 2, 3, 4, 5, 7, 16, 40, 99, 100, 101, 1437]
@@ -24,6 +25,19 @@ def test_each_epoch_visits_every_row_once(size):
 def test_a_stretch_is_part_of_the_whole(size):
     whole = sampler(size).rows(0, 3000)
     assert torch.equal(sampler(size).rows(1111, 500), whole[1111:1611])
+
+
+def test_a_stretch_may_cross_what_is_worked_out_at_once():
+    rows = sampler(99).rows(AT_ONCE - 5, 10)
+    assert torch.equal(rows, torch.cat([sampler(99).rows(AT_ONCE - 5, 5), sampler(99).rows(AT_ONCE, 5)]))
+    assert torch.equal(rows, sampler(99).rows(0, 3 * AT_ONCE)[AT_ONCE - 5 :][:10])
+
+
+def test_who_changes_the_rows_of_a_step_does_not_change_the_next():
+    rows = sampler(99).rows(0, 10)
+    before = rows.clone()
+    rows += 1
+    assert torch.equal(sampler(99).rows(0, 10), before)
 
 
 def test_rows_are_indices():
@@ -75,6 +89,24 @@ def test_a_hundred_million_rows_cost_no_more_than_a_few():
     assert time.perf_counter() - start < 0.1
     assert len(rows.unique()) == 448
     assert rows.max() > 9 * 10**7
+
+
+def test_a_hundred_million_rows_take_no_memory():
+    tracemalloc.start()
+    large = sampler(10**8)
+    for step in range(20):
+        large.rows(step * 448, 448)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20, "a permutation would take 800 MB"
+
+
+def test_a_large_epoch_visits_every_row_once_however_it_is_cut():
+    size = 10**6 + 3
+    seen = np.zeros(size, np.uint8)
+    for start in range(0, size, 70_001):
+        np.add.at(seen, sampler(size).rows(size + start, min(70_001, size - start)).numpy(), 1)
+    assert (seen == 1).all()
 
 
 def chi_square_excess(counts, expected):

@@ -9,8 +9,8 @@ import time
 
 import pytest
 import torch
-from image_files import noise, write
 
+from image_files import noise, write
 from interlude.data.decode import read_pixels
 from interlude.data.store import Shape, cache_folder, open_store
 

@@ -1,50 +1,13 @@
 """Every kind of file that people have by mistake: each is a row, and none ends the examination."""
 
-import io
 import os
-import struct
-import zlib
 
-import numpy as np
 import pytest
 from PIL import Image
 
+from bad_files import NAMES, ODD, UNREADABLE, random_pixels
+from image_files import encoded
 from interlude.doctor.scan import look, scan
-
-
-def png(image):
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def bomb():
-    """A PNG of a few hundred bytes that says it has 60,000 x 60,000 pixels."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(bytes(9)))
-        + chunk(b"IEND", b"")
-    )
-
-
-def noise(*shape, dtype=np.uint8):
-    return np.random.default_rng(5).integers(0, np.iinfo(dtype).max, shape, dtype)
-
-
-UNREADABLE = {
-    "empty.png": b"",
-    "text.jpg": b"this is a letter",
-    "truncated.png": png(Image.fromarray(noise(48, 48, 3)))[:900],
-    "header.png": b"\x89PNG\r\n\x1a\n",
-    "bomb.png": bomb(),
-    "page.webp": b"<html></html>",
-}
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
@@ -90,21 +53,13 @@ def test_a_file_that_nobody_may_read_is_a_row(tmp_path, monkeypatch):
     def refuse(*args):
         raise PermissionError(13, "Permission denied")
 
-    (tmp_path / "a.png").write_bytes(png(Image.fromarray(noise(9, 9))))
+    (tmp_path / "a.png").write_bytes(encoded(Image.fromarray(random_pixels(9, 9)), "PNG"))
     monkeypatch.setattr(os, "open", refuse)
     assert look(tmp_path / "a.png") == "permission denied"
 
 
 def test_a_file_that_vanishes_is_a_row(tmp_path):
     assert scan(tmp_path, ["gone.png"], quiet=True).unreadable == {0: "no such file or directory"}
-
-
-ODD = {
-    "cmyk.jpg": (Image.fromarray(noise(48, 48, 4), "CMYK"), "CMYK"),
-    "deep.png": (Image.fromarray(noise(48, 48, dtype=np.uint16)), "more than 8 bits"),
-    "float.tif": (Image.fromarray(noise(48, 48).astype(np.float32)), "more than 8 bits"),
-    "clear.png": (Image.fromarray(noise(48, 48, 4)), "on white"),
-}
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -120,7 +75,7 @@ def test_a_picture_in_an_unusual_form_is_used_and_told(folder, name):
 
 @pytest.mark.parametrize("mode", ["P", "1", "L"])
 def test_a_picture_in_a_usual_form_is_used_without_a_word(folder, mode):
-    folder.fill().add("unlabeled/a.png", Image.fromarray(noise(48, 48)).convert(mode))
+    folder.fill().add("unlabeled/a.png", Image.fromarray(random_pixels(48, 48)).convert(mode))
     diagnosis = folder.examine()
     assert diagnosis.roles["unlabeled"] == 21
     assert "remark" not in {finding.kind for finding in diagnosis.findings}
@@ -140,9 +95,7 @@ def test_a_wrong_name_is_told(folder, draw):
     assert finding.says == "1 file: named .png, but it is JPEG."
 
 
-@pytest.mark.parametrize(
-    "name", ["new\nline.png", "ключ.png", "a b;c,d.png", "[red]x[/red].png", "\x1b[31m.png"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_any_name_will_do(folder, name):
     folder.fill().add(f"unlabeled/{name}", b"")
     assert folder.find("unreadable").files == (f"unlabeled/{name}",)

@@ -113,3 +113,15 @@ def test_the_report_says_which_is_ahead_and_how_surely(difference, words):
     assert "a 61.23 %" in text
     assert f"{words}" in text
     assert ("not to be told apart" in text) == (difference[1] <= 0 <= difference[2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_regression_chosen_by_its_probabilities_dares_to_say_what_it_knows(seed):
+    generator = np.random.default_rng(seed)
+    y = np.repeat([0, 1], 10)
+    x = generator.normal(size=(20, 5)) + 3 * np.eye(2, 5)[y]
+    sure = {
+        scoring: controls.fit_logistic(x, y, scoring).predict_proba(x).max(1).mean()
+        for scoring in ("balanced_accuracy", "neg_log_loss")
+    }
+    assert sure["neg_log_loss"] > 0.85 > sure["balanced_accuracy"], "any strength is as accurate as another"

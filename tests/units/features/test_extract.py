@@ -84,6 +84,12 @@ def test_other_weights_have_a_folder_of_their_own(make_extractor, network):
     assert make_extractor().cache.folder != make_extractor(network=other).cache.folder
 
 
+def test_another_layer_has_a_folder_of_its_own(make_extractor, network):
+    first = make_extractor().cache.folder
+    network.body.layer = 1
+    assert make_extractor().cache.folder != first
+
+
 @pytest.mark.parametrize("stopped_after", [1, 3])
 def test_a_stop_keeps_what_is_done_and_the_next_start_goes_on(make_batches, monkeypatch, stopped_after):
     monkeypatch.setattr(module, "BATCH", 4)

@@ -3,14 +3,16 @@
 import pytest
 
 from interlude.features.options import FeaturesConfig
-from interlude.features.plan import FEWEST, MOST, SIZES, Work, plan
+from interlude.features.plan import FEWEST, MOST, SIZES, Pilot, Work, plan
 
 POOL = Work(training=10_000, clean=20_000)
 
 
-def planned(*, budget=8.0, pace=220.0, input_size=None, side=32, work=POOL, **given):
+def planned(*, budget=8.0, pace=220.0, input_size=None, side=32, work=POOL, layer="the layer", **given):
     features = FeaturesConfig(budget=budget, **given)
-    return plan(features, input_size, work=work, side=side, pace=lambda size: pace * (96 / size) ** 2)
+    return plan(
+        features, input_size, work=work, side=side, pilot=lambda size: Pilot(pace * (96 / size) ** 2, layer)
+    )
 
 
 def seconds(made, pace=220.0):
@@ -53,16 +55,21 @@ def test_nothing_is_measured_where_nothing_is_open():
         raise AssertionError("measured")
 
     features = FeaturesConfig(weak=1, strong=1)
-    made = plan(features, 96, work=POOL, side=32, pace=fail)
+    made = plan(features, 96, work=POOL, side=32, pilot=fail)
     assert made == (features, 96, [])
 
 
 def test_each_choice_is_one_line_with_its_reason():
-    size, draws = planned().reasons
+    size, draws, layer = planned().reasons
     assert "220 images/s" in size
     assert "minutes" in draws
-    assert "\n" not in size + draws
-    assert len(planned(input_size=96).reasons) == 1
+    assert layer == "the layer"
+    assert "\n" not in size + draws + layer
+    assert planned(input_size=96).reasons == [draws, layer]
+
+
+def test_a_layer_that_is_given_needs_no_reason():
+    assert len(planned(layer="").reasons) == 2
 
 
 def test_large_images_are_not_shrunk_below_what_time_allows():

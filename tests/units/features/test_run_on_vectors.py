@@ -9,8 +9,9 @@ import torch
 from interlude import checkpoint, models
 from interlude.errors import UserError
 from interlude.features.batches import FeatureBatches
+from interlude.features.extract import Extractor
 from interlude.features.options import FeaturesConfig
-from interlude.loop import fit
+from interlude.loop import fit, trained_on_labels
 from interlude.method import find_method, method_names
 from interlude.methods.fixmatch import FixMatch
 from interlude.methods.fixmatch_saa import FixMatchSAA
@@ -71,6 +72,13 @@ def test_a_method_that_needs_pixels_is_refused_before_anything_is_extracted(monk
     monkeypatch.setattr(FeatureBatches, "extract", lambda *args: pytest.fail("extracted"))
     with pytest.raises(UserError, match="fixmatch-saa cannot learn from vectors of a frozen network: it "):
         frozen_run(FixMatchSAA)
+
+
+def test_a_method_that_needs_pixels_is_refused_before_the_speed_is_tried(monkeypatch):
+    monkeypatch.setattr(Extractor, "pace", lambda *args, **options: pytest.fail("tried the speed"))
+    cfg = replace(frozen_config(FixMatchSAA), features=FeaturesConfig())
+    with pytest.raises(UserError, match="fixmatch-saa cannot learn from vectors of a frozen network: it "):
+        settle_views(cfg, toy_split(), FixMatchSAA)
 
 
 def test_preparing_scales_every_copy_of_the_network():
@@ -138,12 +146,27 @@ def test_controls_are_judged_on_all_that_is_judged():
     run = frozen_run()
     fit(run)
     run.split = replace(run.split, validation=run.split.tests["test"])
-    about = run.about_vectors()
+    about = run.about_vectors(trained_on_labels(run))
     assert about["vectors"]["extracted"] == 9 + (6 + 18) * (1 + 2 + 3)
     figures = about["controls"]["figures"]
-    assert set(figures) == {"nearest class mean", "logistic regression", "label spreading"}
+    assert set(figures) == {
+        "nearest class mean",
+        "logistic regression",
+        "label spreading",
+        "the same head on labels alone",
+    }
     assert all(set(of) == {"test", "validation"} for of in figures.values())
     assert about["controls"]["comparison"]["best"] in figures
+
+
+def test_the_control_of_labels_alone_is_a_supervised_run_of_as_many_steps():
+    run, supervised = frozen_run(FixMatch), frozen_run(Supervised)
+    alone = trained_on_labels(run)
+    fit(supervised)
+    assert (run.step, alone.step) == (0, run.cfg.steps)
+    weights, expected = alone.method.model.state_dict(), supervised.method.model.state_dict()
+    for name in ("head.weight", "backbone.top.linear.weight"):
+        torch.testing.assert_close(weights[name], expected[name], msg=name)
 
 
 def test_a_run_on_images_has_nothing_to_say_of_vectors():
@@ -152,7 +175,8 @@ def test_a_run_on_images_has_nothing_to_say_of_vectors():
     assert run.about_vectors() == {}
 
 
-def test_open_settings_are_settled_with_a_reason_and_given_ones_are_kept():
+def test_open_settings_are_settled_with_a_reason_and_given_ones_are_kept(monkeypatch):
+    monkeypatch.setattr(Extractor, "pace", lambda *args: 200.0)
     told = []
     cfg = replace(frozen_config(), features=FeaturesConfig(strong=3))
     settled = settle_views(cfg, toy_split(), InterLUDE, tell=told.append)
@@ -162,6 +186,17 @@ def test_open_settings_are_settled_with_a_reason_and_given_ones_are_kept():
     assert len(told) == 2
     assert settle_views(settled, toy_split(), InterLUDE, tell=told.append) == settled
     assert len(told) == 2, "measured again what was settled"
+
+
+def test_the_layer_is_told_with_its_reason_where_it_was_open(monkeypatch):
+    monkeypatch.setattr(Extractor, "pace", lambda *args: 200.0)
+    told = []
+    cfg = frozen_config(name="timm:test_efficientnet", head="linear", hidden=512)
+    settle_views(replace(cfg, features=FeaturesConfig()), toy_split(), InterLUDE, tell=told.append)
+    assert "last stage (64 numbers), as the wider layer" in told[-1]
+    given = replace(cfg, features=FeaturesConfig(), model=replace(cfg.model, layer=0))
+    settle_views(given, toy_split(), InterLUDE, tell=told.append)
+    assert "--model.layer" not in told[-1]
 
 
 def test_the_labeled_control_extracts_views_of_labeled_images_only():
@@ -174,3 +209,14 @@ def test_where_vectors_are_kept_does_not_change_the_run():
     moved = replace(cfg, features=replace(cfg.features, cache="elsewhere", budget=1.0))
     other = replace(cfg, features=replace(cfg.features, strong=4))
     assert moved.fingerprint() == cfg.fingerprint() != other.fingerprint()
+
+
+def test_where_weights_lie_does_not_change_the_run_but_what_is_in_them_does(tmp_path):
+    def fingerprint(name, content=None):
+        if content:
+            (tmp_path / name).write_bytes(content)
+        return frozen_config(weights=str(tmp_path / name)).fingerprint()
+
+    assert fingerprint("here.pt", b"same") == fingerprint("there.pt", b"same")
+    assert fingerprint("here.pt", b"another") != fingerprint("there.pt")
+    assert fingerprint("nowhere.pt") not in (fingerprint("here.pt"), fingerprint("there.pt"))

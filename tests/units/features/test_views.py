@@ -34,6 +34,25 @@ def test_more_realisations_leave_the_first_as_they_were():
     assert [view.name for view in few] == [view.name for view in many[:2]]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_few_realisations_are_as_mixed_as_many_would_be(seed):
+    draws = [view.draw for view in of("strong", 8, seed=seed, policy="gentle")]
+    changed = [bool(draw["applied"]) for draw in draws]
+    flipped = [bool(draw["flip"]) for draw in draws]
+    for first in (2, 4, 6, 8):
+        assert abs(sum(changed[:first]) - first / 2) <= 1
+        assert abs(sum(flipped[:first]) - first / 2) <= 1
+    both = sum(a and b for a, b in zip(changed, flipped, strict=True))
+    assert 1 <= both <= 3, "flips go with the operations"
+    used = [int(draw["operation"]) for draw, counts in zip(draws, changed, strict=True) if counts]
+    assert len(set(used)) == len(used), "an operation twice before all were used"
+
+
+def test_strong_realisations_keep_the_share_of_operations_that_their_policy_has():
+    draws = [view.draw for view in of("strong", 10, policy="digits")]
+    assert sum(int(draw["applied"].sum()) for draw in draws) / 20 == pytest.approx(0.8, abs=0.06)
+
+
 def test_one_realisation_treats_all_images_alike():
     (view, *_) = of("strong")
     image = torch.randint(256, (1, *SHAPE), dtype=torch.uint8)

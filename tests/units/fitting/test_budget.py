@@ -57,3 +57,14 @@ def test_a_budget_for_one_run_allows_no_estimate_and_says_so() -> None:
 
 def test_labels_that_cannot_be_held_out_leave_the_budget_to_the_final_model() -> None:
     assert made(60, folds=0).steps == 600
+
+
+def test_runs_that_are_too_short_for_a_fair_verdict_are_called_so() -> None:
+    short, fair = made(60), made(3000)
+    assert FEWEST_STEPS <= short.steps < WORTHWHILE
+    assert (short.short, fair.short) == (True, False)
+    assert "longer --budget" in short.why
+
+
+def test_runs_as_short_as_the_user_asked_for_are_not_called_short() -> None:
+    assert not made(3000, most_steps=50).short

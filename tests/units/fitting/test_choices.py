@@ -83,3 +83,17 @@ def test_a_file_of_weights_replaces_the_download(tmp_path: Path) -> None:
 def test_a_missing_file_of_weights_is_an_error() -> None:
     with pytest.raises(UserError, match="no file of weights"):
         choose(FitOptions(weights="nowhere.safetensors"), PHOTOS)
+
+
+def test_a_network_that_is_not_known_is_refused_at_once(weights) -> None:
+    with pytest.raises(UserError, match="unknown model 'cnm'; did you mean 'cnn'"):
+        choose(FitOptions(lane="scratch", model="cnm"), PHOTOS)
+
+
+@pytest.mark.parametrize(("lane", "page"), [("features", "laptop"), ("scratch", "quick")])
+def test_the_reason_for_the_method_names_a_page_that_there_is(weights, lane, page) -> None:
+    chosen = next(
+        choice for choice in choose(FitOptions(lane=lane), PHOTOS).choices if choice.name == "method"
+    )
+    assert f"docs/{page}.md" in chosen.reason
+    assert (Path(__file__).parents[3] / "docs" / f"{page}.md").is_file()

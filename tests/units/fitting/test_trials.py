@@ -70,23 +70,35 @@ def trials(tmp_path: Path) -> Trials:
 
 
 def test_finished_runs_are_not_made_again(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = trials.run(1, lambda number, total: None)
+    first = trials.run(1)
     again = Trials(trials.path, trials.split, trials.folds, trials.configs)
     monkeypatch.setattr(Trials, "trial", lambda *args: pytest.fail("a finished run was made again"))
-    second = again.run(1, lambda number, total: None)
+    second = again.run(1)
     assert [x.to_json() for x in first] == [x.to_json() for x in second]
     assert len(first) == 2, "two labels a class make two folds"
 
 
+def test_a_person_hears_of_every_step_of_a_held_out_run(trials: Trials) -> None:
+    heard: list[tuple[int, int]] = []
+    trials.run(1, lambda run, step: heard.append((run, step)))
+    assert heard == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_nothing_is_told_of_runs_that_were_finished_before(trials: Trials) -> None:
+    trials.run(1)
+    again = Trials(trials.path, trials.split, trials.folds, trials.configs)
+    again.run(1, lambda run, step: pytest.fail("a finished run was told of"))
+
+
 def test_runs_of_other_settings_do_not_count(trials: Trials) -> None:
-    trials.run(1, lambda number, total: None)
+    trials.run(1)
     (candidate,) = trials.configs
     longer = resolve([Layer("test", {**TINY, "method": "supervised", "steps": 3})])
     assert not Trials(trials.path, trials.split, trials.folds, {candidate: longer}).done
 
 
 def test_every_label_is_judged_by_a_network_that_had_not_seen_it(trials: Trials) -> None:
-    found = trials.run(1, lambda number, total: None)
+    found = trials.run(1)
     assert sorted(np.concatenate([x.held for x in found])) == list(range(20))
     for x in found:
         np.testing.assert_allclose(np.exp(x.log_probabilities).sum(1), 1, atol=1e-4)

@@ -253,7 +253,7 @@ def test_damaged_weights_are_an_error_of_the_user(export, tmp_path):
 def test_weights_must_have_the_head_that_the_config_promises(export, tmp_path):
     export("cnn")
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"num_classes": 4}))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_classes": 4, "label_names": [*"abcd"]}))
     with pytest.raises(
         UserError, match=r"does not fit cnn: it has other shapes for head\.weight, head\.bias"
     ):

@@ -120,7 +120,7 @@ def test_the_normalisation_written_beside_the_weights_comes_first(make, tmp_path
 def test_the_body_takes_timms_weights_and_the_top_stays_fresh(make, tmp_path, head):
     theirs = stirred(timm.create_model("test_efficientnet", num_classes=7)).eval()
     save_file(theirs.state_dict(), tmp_path / "weights.safetensors")
-    model = make(NET, size=32, frozen=True, head=head, weights=str(tmp_path / "weights.safetensors"))
+    model = make(NET, size=32, frozen=True, layer=0, head=head, weights=str(tmp_path / "weights.safetensors"))
     images = torch.randn(2, 3, 32, 32)
     expected = theirs.forward_head(theirs.forward_features(images), pre_logits=True)
     torch.testing.assert_close(model.backbone.extract(images), expected, atol=1e-5, rtol=1e-4)
@@ -130,7 +130,7 @@ def test_the_body_takes_timms_weights_and_the_top_stays_fresh(make, tmp_path, he
 def test_colour_weights_serve_grey_images_of_a_frozen_network(make, tmp_path):
     theirs = stirred(timm.create_model("test_efficientnet", num_classes=7)).eval()
     torch.save(theirs.state_dict(), tmp_path / "weights.pt")
-    model = make(NET, size=32, channels=1, frozen=True, weights=str(tmp_path / "weights.pt"))
+    model = make(NET, size=32, channels=1, frozen=True, layer=0, weights=str(tmp_path / "weights.pt"))
     grey = torch.randn(2, 1, 32, 32)
     colour = grey.expand(-1, 3, -1, -1)
     expected = theirs.forward_head(theirs.forward_features(colour), pre_logits=True)
@@ -169,6 +169,7 @@ def test_the_whole_of_a_frozen_network_comes_back_from_its_file(make, tmp_path, 
         ({"unfreeze": "last-stage"}, "frozen=true"),
         ({"head": "mlp"}, "frozen=true"),
         ({"input_size": 32}, "frozen=true"),
+        ({"layer": 1}, "frozen=true"),
         ({"frozen": True, "hidden": 64}, "head=mlp"),
         ({"frozen": True, "dropout": 0.5}, "head=mlp"),
         ({"frozen": True, "adapter_rank": 4}, "unfreeze=adapters"),

@@ -51,7 +51,9 @@ def some_images(size=32):
         ("cnn", {}),
         (NET, {"head": "mlp", "hidden": 8, "input_size": 40}),
         (NET, {}),
+        (NET, {"layer": 2}),
         (NET, {"unfreeze": "last-stage"}),
+        (VIT, {"layer": 1}),
         (VIT, {"head": "mlp", "unfreeze": "adapters", "adapter_rank": 3}),
         (VIT, {"unfreeze": "adapters"}),
     ],
@@ -68,9 +70,9 @@ def test_a_frozen_network_comes_back_as_it_was(export, tmp_path, name, options):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        (NET, {}),
-        (NET, {"input_size": 32}),
-        (NET, {"unfreeze": "last-stage"}),
+        (NET, {"layer": 0}),
+        (NET, {"layer": 0, "input_size": 32}),
+        (NET, {"layer": 0, "unfreeze": "last-stage"}),
         (VIT, {}),
         (VIT, {"unfreeze": "adapters"}),
     ],
@@ -82,7 +84,7 @@ def test_timm_reads_a_linear_head_with_its_scaling_folded_in(export, tmp_path, n
     assert theirs.pretrained_cfg["input_size"] == [3, 32, 32]
 
 
-@pytest.mark.parametrize("options", [{"head": "mlp"}, {"input_size": 48}])
+@pytest.mark.parametrize("options", [{"head": "mlp"}, {"input_size": 48}, {"layer": 1}])
 def test_what_timm_cannot_say_is_written_in_our_form(export, tmp_path, options):
     export(NET, frozen=True, **options)
     assert "pretrained_cfg" not in read_config(tmp_path)

@@ -61,6 +61,7 @@ def test_the_name_of_a_timm_network_without_its_prefix_is_recognised(make):
         ("timm:resnet18", {"standard_preact": True}),
         ("vit-small-2-32", {"norm_momentum": 0.1}),
         ("timm:densenet121", {"drop_path": 0.1}),
+        ("cnn", {"layer": 1, "frozen": True}),
     ],
 )
 def test_an_option_that_a_network_does_not_have_is_an_error(make, name, options):

@@ -50,6 +50,49 @@ def test_the_embedding_is_what_timm_would_classify(make):
     torch.testing.assert_close(model.features(images), expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "layer", "module"),
+    [
+        ("mobilenetv3_small_050", 1, "blocks.5"),
+        ("mobilenetv3_small_050", 2, "blocks.3"),
+        ("vit_tiny_patch16_224", 2, "blocks.10"),
+    ],
+)
+def test_an_earlier_layer_is_the_average_over_what_that_stage_gives(make, name, layer, module):
+    model = make(f"timm:{name}", size=64, frozen=True, layer=layer).eval()
+    body, images, given = model.backbone.body, torch.randn(2, 3, 64, 64), []
+    body.model.get_submodule(module).register_forward_hook(lambda *args: given.append(args[-1]))
+    vectors = body(images)
+    maps = given[0] if given[0].ndim == 4 else given[0][:, 1:].transpose(1, 2)  # less the class token
+    torch.testing.assert_close(vectors, maps.flatten(2).mean(2))
+    assert model.backbone.num_inputs == vectors.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "width"),
+    [("mobilenetv2_100", 1, 320), ("resnet18", 0, 512), ("vit_tiny_patch16_224", 0, 192)],
+)
+def test_vectors_are_of_the_last_stage_where_a_wider_layer_follows_it(make, name, layer, width):
+    frozen = make(f"timm:{name}", size=64, frozen=True).backbone
+    assert (frozen.layer, frozen.num_inputs) == (layer, width)
+    assert f"({width} numbers)" in frozen.about_layer()
+    assert make(f"timm:{name}", size=64).backbone.layer == 0, "without frozen, the network is timm's"
+
+
+def test_a_layer_that_a_network_does_not_have_is_an_error(make):
+    with pytest.raises(UserError, match=r"model.layer=9: timm:resnet18 has stages 1 to 5 from the last; 0 "):
+        make("timm:resnet18", size=64, frozen=True, layer=9)
+
+
+def test_a_head_made_for_the_last_layer_is_not_put_on_an_earlier_one(make, tmp_path):
+    file, name = tmp_path / "weights.pt", "timm:vit_tiny_patch16_224"
+    theirs = timm.create_model("vit_tiny_patch16_224", num_classes=3, img_size=64).state_dict()
+    torch.save(theirs, file)
+    last, earlier = (make(name, size=64, frozen=True, layer=n, weights=str(file)) for n in (0, 1))
+    assert torch.equal(last.head.weight, theirs["head.weight"])
+    assert not torch.equal(earlier.head.weight, theirs["head.weight"])
+
+
 def test_a_network_that_does_not_say_where_its_last_stage_begins_fuses_embeddings_only(make):
     model, images = make("timm:convmixer_768_32", size=32).eval(), torch.randn(2, 3, 32, 32)
     model(images, midway=lambda z: z)

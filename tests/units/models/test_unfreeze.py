@@ -20,7 +20,7 @@ def blocks_of(network):
         ("cnn", "body.last.conv1.weight", "body.stages.1.conv2.weight"),
         ("wrn-10-1", "body.stages.2.0.conv1.weight", "body.stages.1.0.conv1.weight"),
         ("timm:test_resnet", "body.model.layer4.0.conv1.weight", "body.model.layer3.0.conv1.weight"),
-        ("timm:test_efficientnet", "body.model.conv_head.weight", "body.model.conv_stem.weight"),
+        ("timm:test_efficientnet", "body.model.blocks.4.0.bn1.weight", "body.model.conv_head.weight"),
         (VIT, "body.model.norm.weight", "body.model.cls_token"),
     ],
 )

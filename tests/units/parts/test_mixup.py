@@ -17,7 +17,7 @@ def test_the_share_is_at_least_a_half():
 def test_one_share_blends_all_rows_alike():
     rows, order = torch.arange(6.0).view(3, 2), torch.tensor([2, 0, 1])
     expected = 0.75 * rows + 0.25 * rows[order]
-    torch.testing.assert_close(blend(rows, order, torch.tensor(0.75)), expected)
+    torch.testing.assert_close(blend([rows], order, torch.tensor(0.75)), expected)
 
 
 def test_a_share_per_row_is_spread_over_the_row():
@@ -25,4 +25,4 @@ def test_a_share_per_row_is_spread_over_the_row():
     expected = torch.stack(
         [s * rows[i] + (1 - s) * rows[o] for i, (s, o) in enumerate(zip(share, order, strict=True))]
     )
-    torch.testing.assert_close(blend(rows, order, share), expected)
+    torch.testing.assert_close(blend([rows], order, share), expected)

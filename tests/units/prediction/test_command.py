@@ -112,19 +112,66 @@ def test_if_no_file_can_be_read_the_command_fails(predict, saved):
     assert rows_of(outcome.out)[0]["error"] == "no such file or directory"
 
 
-def test_a_signal_leaves_complete_rows(predict, saved, pictures, tmp_path, monkeypatch):
-    def interrupted(predictor, files, *, workers):
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Ctrl-C while the second batch of the next command is in hand, and never again."""
+
+    def judged(predictor, files, *, workers):
         for number, rows in enumerate(stream.judged(predictor, files, workers=workers)):
             if number == 1:
+                monkeypatch.undo()
                 signal.raise_signal(signal.SIGINT)
             yield rows
 
-    monkeypatch.setattr(command, "judged", interrupted)
+    monkeypatch.setattr(command, "judged", judged)
+
+
+def test_a_signal_leaves_complete_rows(predict, saved, pictures, tmp_path, interrupted):
     out = tmp_path / "p.csv"
     outcome = predict(saved(), *[pictures] * 20, "--out", out)
     assert outcome.code == 130
     assert "stopped after 128 files" in outcome.err
-    assert len(rows_of(out.read_text())) == 128
+    assert not out.exists()
+    assert len(rows_of((tmp_path / "p.csv.part").read_text())) == 128
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_the_same_command_goes_on_where_it_was_stopped(
+    predict, saved, pictures, tmp_path, interrupted, suffix
+):
+    model, files = saved(), [*[pictures] * 20, "gone.png"]
+    predict(model, *files, "--out", tmp_path / f"p{suffix}")
+    with (tmp_path / f"p{suffix}.part").open("a") as part:
+        part.write("half a ro")
+    again = predict(model, *files, "--out", tmp_path / f"p{suffix}")
+    assert again.code == 0, again.err
+    assert "going on after the 128 files" in again.err
+    assert "201 files" in again.err
+    assert "1 could not be read" in again.err
+    whole = predict(model, *files, "--out", tmp_path / f"whole{suffix}")
+    assert whole.code == 0, whole.err
+    assert (tmp_path / f"p{suffix}").read_text() == (tmp_path / f"whole{suffix}").read_text()
+    assert not list(tmp_path.glob("*.part*")), "nothing but the table is left"
+
+
+def test_rows_of_other_files_are_neither_gone_on_with_nor_lost(
+    predict, saved, pictures, tmp_path, interrupted
+):
+    model, out = saved(), tmp_path / "p.csv"
+    predict(model, *[pictures] * 20, "--out", out)
+    before = (tmp_path / "p.csv.part").read_bytes()
+    other = predict(model, pictures, "--out", out)
+    assert other.code == 2
+    assert "p.csv.part has rows of another model, other images or other columns" in other.err
+    assert (tmp_path / "p.csv.part").read_bytes() == before
+    assert predict(model, pictures, "--out", out, "--force").code == 0
+    assert len(rows_of(out.read_text())) == 10
+
+
+def test_rows_of_another_model_are_not_gone_on_with(predict, saved, pictures, tmp_path, interrupted):
+    files, out = [pictures] * 20, tmp_path / "p.csv"
+    predict(saved(), *files, "--out", out)
+    assert predict(saved(calibration=False), *files, "--out", out).code == 2
 
 
 def test_a_few_files_in_a_terminal_are_a_table_for_the_eye(predict, saved, pictures, monkeypatch):

@@ -33,7 +33,7 @@ def test_a_very_large_folder_is_read_in_pieces(tree, monkeypatch):
 
 def test_a_link_back_to_a_folder_is_not_followed(tree):
     (tree / "c/up").symlink_to(tree)
-    assert Inputs(["c"]).count() == 1
+    assert Inputs(["c"]).listed().number == 1
 
 
 def test_files_folders_and_patterns_can_be_mixed(tree):
@@ -57,7 +57,7 @@ def test_a_pattern_without_a_file_is_a_user_error(tree):
 
 
 def test_a_list_has_a_name_a_line_whatever_its_line_ends(tree):
-    (tree / "list").write_bytes(b"b.png\r\n\r\nc\nlast.png")
+    (tree / "list").write_bytes(b"\xef\xbb\xbfb.png\r\n\r\nc\nlast.png")
     assert list(Inputs(["@list"])) == ["b.png", "c/d.tif", "last.png"]
 
 
@@ -75,5 +75,11 @@ def test_a_list_without_a_file_is_a_user_error(tree):
 def test_standard_input_can_be_gone_through_twice(tree, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"b.png\n\xff.png\n")))
     given = Inputs(["@-"])
-    assert given.count() == 2
+    assert given.listed().number == 2
     assert [os.fsencode(name) for name in given] == [b"b.png", b"\xff.png"]
+
+
+def test_the_fingerprint_of_a_list_is_that_of_its_names_in_order(tree):
+    one, other = Inputs(["b.png", "c"]).listed(), Inputs(["c", "b.png"]).listed()
+    assert one == Inputs(["b.png", "c/d.tif"]).listed()
+    assert (one.number, one.digest != other.digest) == (other.number, True)

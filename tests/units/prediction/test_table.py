@@ -23,7 +23,7 @@ ODD = [
 
 
 def table(rows, suffix, columns=COLUMNS):
-    return heading(columns, suffix) + lines(columns, rows, suffix)
+    return (heading(columns, suffix) + lines(columns, rows, suffix)).decode()
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -81,7 +81,9 @@ def test_every_part_has_its_place(page):
         "interlude fit photos --labels labels.csv",
         "6f1ed002",
         "differ by 4.2 % on average",
-        "A temperature of 1.31, found on 27 held-out images, corrects it. Prediction sets hold the true",
+        "after a temperature (here 1.31) that was found on other images",
+        "The rings are the network's own, which differ by 23.4 %.",
+        "Prediction sets hold the true class of 90% of such images.",
         "Counted on held-out labeled images, each 2 times.",
         "sure enough to learn from 75 % of the unlabeled images",
         "Sure enough was a confidence of 0.95 throughout",
@@ -286,3 +288,15 @@ def test_words_stand_out_from_their_ground(theme):
     for colour, most in shades:  # cells of the confusion matrix at their strongest
         cell = [most * c + (1 - most) * p for c, p in zip(theme[colour], theme["paper"], strict=True)]
         assert contrast(theme["ink"], cell) >= 4.5, colour
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_verdict_of_short_runs_says_so(page, short):
+    crossed = fit_file(CLASSES)["cross_validation"] | {"short": short}
+    assert ("only short runs" in page(cross_validation=crossed).text()[0]) == short
+
+
+def test_nothing_is_more_unusual_than_all_training_images(page):
+    rows = [row | {"ood": 0.9999} for row in fit_file(CLASSES)["unlabeled"]["surprising"]]
+    text = page(unlabeled=fit_file(CLASSES)["unlabeled"] | {"surprising": rows}).text()[0]
+    assert "more unusual than 99 % of the training images" in text

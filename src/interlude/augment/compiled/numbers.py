@@ -91,8 +91,7 @@ def _scaling(mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> 
 
 
 def _crops(crop: FlipCrop, draw: Draw, height: int, width: int) -> Array:
-    start = crop.start(draw["crop"].double(), height, width)
-    return torch.column_stack((start, draw["flip"])).long().numpy()
+    return np.ascontiguousarray(crop.cuts(draw, height, width))
 
 
 def _operations(augment: RandAugment, images: Tensor, draw: Draw) -> tuple[Array, Array, Array]:
@@ -120,13 +119,13 @@ def _catalogue(augment: RandAugment, height: int, width: int) -> tuple[Array, Ar
 
 def _worked_out(augment: RandAugment, images: Tensor, draw: Draw) -> tuple[Array, Array, Array]:
     """The numbers of operations as drawn, by their own formulas."""
-    chosen, magnitudes = draw["operation"].numpy(), augment.magnitude(draw).contiguous().numpy()
+    chosen, magnitudes = draw["operation"].numpy(), np.ascontiguousarray(augment.magnitude(draw))
     kinds = np.array([*map(kind_of, augment.operations)], np.int64)
     maps = np.zeros((*chosen.shape, 6), np.int32)
     for number in np.flatnonzero(kinds == kernels.WARP):
         own = chosen == number
-        exact = augment.operations[number].plan(images, torch.from_numpy(magnitudes[own]))
-        maps[own] = geometry.fixed_point(exact).flatten(1).numpy()
+        exact = augment.operations[number].plan(images, magnitudes[own])
+        maps[own] = geometry.fixed_point(exact).reshape(-1, 6)
     return kinds[chosen], magnitudes, maps
 
 
@@ -135,6 +134,6 @@ def _no_operations(n: int) -> tuple[Array, Array, Array]:
 
 
 def _boxes(cutout: Cutout, draw: Draw, height: int, width: int) -> Array:
-    corners = cutout.corners(draw, height, width).numpy().astype(np.int64)
+    corners = cutout.corners(draw, height, width).astype(np.int64, order="C")
     boxes: Array = np.minimum(corners + np.array((0, 0, 1, 1)), np.array((height, width, height, width)))
     return boxes
