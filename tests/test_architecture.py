@@ -78,6 +78,7 @@ MAY_IMPORT = {
         "signals",
         "training",
     },
+    "app": BASE | {"app", "config", "fitting", "lock", "machine", "progress", "signals"},
     "doctor": {"data", "doctor", "errors", "machine", "progress"},
     "report": {"data", "errors", "files", "report"},
     "fitting": BASE
@@ -89,6 +90,7 @@ MAY_IMPORT = {
     | {"config", "fitting", "journal", "loop", "method", "predictor", "progress", "run", "samples", "tables"},
     "cli": {
         "__init__",
+        "app",
         "bench",
         "doctor",
         "errors",

@@ -109,6 +109,14 @@ def doctor(*tokens: Tokens) -> None:
     command.main(tokens)
 
 
+@app.command(name="app", help_flags=[], version_flags=[])
+def label_page(*tokens: Tokens) -> None:
+    """Label images in the browser and watch a model learn from them, all on this machine."""
+    from interlude.app import command
+
+    command.main(tokens)
+
+
 @app.command(name="list", help_flags=[], version_flags=[])
 def list_names(*tokens: Tokens) -> None:
     """List the methods, data sets, models, augmentation policies and recipes there are."""

@@ -31,6 +31,7 @@ def test_the_wheel_holds_the_types_and_the_recipes(tmp_path):
     assert "interlude/suites/table1.yaml" in names
     assert "interlude/bench/published.yaml" in names
     assert {"interlude/report/style.css", "interlude/report/script.js"} <= set(names)
+    assert {"interlude/app/page/index.html", "interlude/app/page/app.js"} <= set(names)
     assert not [name for name in names if name.startswith("tests")]
 
 
