@@ -132,7 +132,7 @@ function showVerdict() {
   setText($("accuracy"), known ? points(latest.accuracy) : "not known yet");
   const between = Number.isFinite(latest.low) ? `; with 95\u00a0% certainty between ${points(latest.low)} and ${points(latest.high)}` : "";
   setText($("accuracy-note"), known
-    ? `Balanced accuracy by cross-validation on ${plural(latest.labels, "label")}${between}.`
+    ? `Balanced accuracy by cross-validation on ${plural(latest.labels, "label")}${between}. These images were chosen, not drawn by chance: typical ones flatter the number, doubtful ones lower it.`
     : sentence(latest.reason || "too few labels for an estimate; a few more of each class will give one"));
   $("accuracy").classList.toggle("unknown", !known);
   showInterval(latest);
