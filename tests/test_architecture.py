@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "batches": BASE | {"distributed", "evaluate", "method"},
     "intervals": set(),
     "tables": {"augment", "batches", "data"},
-    "features": BASE | {"batches", "checkpoint", "features", "intervals", "progress", "signals"},
+    "features": BASE | {"batches", "checkpoint", "features", "intervals", "lock", "progress", "signals"},
     "journal": {"distributed", "errors", "method"},
     "config": BASE | {"features", "method", "methods", "optimizer"},
     "run": BASE
@@ -66,6 +66,7 @@ MAY_IMPORT = {
     "bench": BASE
     | {
         "bench",
+        "lock",
         "config",
         "distributed",
         "evaluate",
@@ -79,8 +80,8 @@ MAY_IMPORT = {
         "training",
     },
     "app": BASE | {"app", "config", "fitting", "lock", "machine", "progress", "signals"},
-    "doctor": {"data", "doctor", "errors", "machine", "progress"},
-    "report": {"data", "errors", "files", "report"},
+    "doctor": LEAVES | {"data", "doctor", "machine", "progress"},
+    "report": LEAVES | {"data", "report"},
     "fitting": BASE
     | {"__init__", "calibration", "config", "doctor", "features", "fitting", "intervals", "lock", "loop"}
     | {"memory"}

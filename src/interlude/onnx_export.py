@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from cyclopts import App, CycloptsError
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from interlude import __version__
 from interlude.augment.views import scaling
 from interlude.errors import RunError, UserError
+from interlude.options import run_verb
 from interlude.predictor import Predictor, embedded
 
 OPSET = 18  # the first with antialiased scaling
@@ -29,12 +29,7 @@ CALIBRATED = (*PLAIN, "in_set", "ood", "abstain")
 
 def main(tokens: Sequence[str]) -> None:
     """Run the verb with its tokens."""
-    app = App(name="interlude export", version_flags=[], suppress_keyboard_interrupt=False)
-    app.default(run)
-    try:
-        app(list(tokens), exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise UserError(" ".join(str(error).split())) from error
+    run_verb("export", run, tokens)
 
 
 def run(folder: Path, /, *, onnx: bool = False, out: Path | None = None, force: bool = False) -> None:

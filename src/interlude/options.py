@@ -1,5 +1,6 @@
-"""One setting, declared once: its default, its meaning, and the values it may take."""
+"""One setting, declared once: its default, its meaning and its values; and how a verb takes those it has."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -37,6 +38,18 @@ class Options:
                 wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds.items())
                 why = item.metadata["why"] and f" ({item.metadata['why']})"
                 raise UserError(f"{item.name} must be {wanted}, got {value}{why}")
+
+
+def run_verb(name: str, verb: Callable[..., None], tokens: Sequence[str]) -> None:
+    """Call a verb of the command line with what its tokens say; a mistake in them is a `UserError`."""
+    from cyclopts import App, CycloptsError
+
+    app = App(name=f"interlude {name}", version_flags=[], suppress_keyboard_interrupt=False)
+    app.default(verb)
+    try:
+        app(list(tokens), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise UserError(" ".join(str(error).split())) from error
 
 
 def _choices(options: type[Options]) -> dict[str, tuple[str, ...]]:

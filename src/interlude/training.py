@@ -36,7 +36,7 @@ FREE_ON_RESUME = (
 )
 
 # what a run may leave that was killed before it had written its config.yaml
-BARELY_BEGUN = (LOCK, "split.json", ".split.json.", "config.yaml.tmp")
+BARELY_BEGUN = (LOCK, "split.json", "config.yaml.")
 
 
 def train(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 
 from interlude import augment, data, models, processes, training
 from interlude import evaluate as evaluation
@@ -25,6 +25,7 @@ from interlude.config import (
 from interlude.errors import UserError, unknown
 from interlude.features import controls
 from interlude.method import find_method, method_names
+from interlude.options import run_verb
 from interlude.prediction.labeled import figures_on
 from interlude.predictor import Predictor
 from interlude.run import settle
@@ -45,16 +46,6 @@ def configured(
         app.help_print([])
         return
     call(verb, layers, tokens)
-
-
-def simple(name: str, verb: Callable[..., None], tokens: Sequence[str]) -> None:
-    """Run a verb that has only flags of its own."""
-    app = App(name=f"interlude {name}", version_flags=[], suppress_keyboard_interrupt=False)
-    app.default(verb)
-    try:
-        app(list(tokens), exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise UserError(" ".join(str(error).split())) from error
 
 
 def train(tokens: Sequence[str]) -> None:
@@ -120,7 +111,7 @@ def evaluate(tokens: Sequence[str]) -> None:
         tests = judge(folder, data, labels)
         print(to_json(tests) if json else report(tests))
 
-    simple("evaluate", run, tokens)
+    run_verb("evaluate", run, tokens)
 
 
 def to_json(value: Any) -> str:
@@ -243,7 +234,7 @@ def list_names(tokens: Sequence[str]) -> None:
                 width = max(map(len, entries), default=0)
                 print("\n".join(f"  {name:<{width}}  {about}".rstrip() for name, about in entries.items()))
 
-    simple("list", run, tokens)
+    run_verb("list", run, tokens)
 
 
 def catalogue() -> dict[str, dict[str, str]]:

@@ -11,9 +11,9 @@ import numpy as np
 from interlude.app.fits import read_json
 from interlude.app.images import Album
 from interlude.app.jobs import INTERLUDE, Job, last_line
-from interlude.app.labels import write_whole
 from interlude.app.looks import Looks
 from interlude.app.select import Points
+from interlude.files import write_whole
 
 UNAVAILABLE = 3  # exit code of vectors.py
 DONE = re.compile(r"(\d+)/(\d+)")

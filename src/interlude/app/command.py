@@ -15,12 +15,12 @@ from types import FrameType
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 
 from interlude.app.security import is_loopback, new_token
 from interlude.errors import UserError
 from interlude.lock import Taken, held
-from interlude.options import Options, option
+from interlude.options import Options, option, run_verb
 from interlude.progress import note
 from interlude.signals import Stopped
 
@@ -48,12 +48,7 @@ class Settings(Options):
 
 def main(tokens: Sequence[str]) -> None:
     """Run the verb with its tokens."""
-    app = App(name="interlude app", version_flags=[], suppress_keyboard_interrupt=False)
-    app.default(run)
-    try:
-        app(list(tokens), exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise UserError(" ".join(str(error).split())) from error
+    run_verb("app", run, tokens)
 
 
 def run(folder: Path, /, *, settings: Annotated[Settings, Parameter(name="*")] = Settings()) -> None:

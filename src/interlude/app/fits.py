@@ -10,8 +10,9 @@ from typing import Any
 
 from interlude.app.beliefs import Beliefs, read_beliefs
 from interlude.app.jobs import INTERLUDE, Job, Orphan, is_taken, last_line
-from interlude.app.labels import Conflict, Labels, Missing, write_whole
+from interlude.app.labels import Conflict, Labels, Missing
 from interlude.errors import UserError
+from interlude.files import write_whole
 from interlude.fitting.budget import parse_time
 from interlude.lock import LOCK
 
@@ -64,13 +65,13 @@ class Fits:
             if seconds > LONGEST:
                 raise UserError("a fit can take a day at most")
             name = f"{max([0, *map(int, self._names())]) + 1:03d}"
-            write_whole(self._beside(name, "labels.csv"), table)
+            write_whole(self._beside(name, "labels.csv"), table, sync=True)
             self.job = Job(self._command(name, budget, force=force), log=self._beside(name, "log"))
             self.name, self.outcome, self.message = name, "running", ""
             self._began, self._budget, self._line, self._asked = time.time(), seconds, "", False
             numbers = {text: number for number, text in self.labels.classes.items()}
             about = {"pid": self.job.pid, "began": self._began, "budget": seconds, "classes": numbers}
-            write_whole(self._beside(name, "json"), json.dumps(about) + "\n")
+            write_whole(self._beside(name, "json"), json.dumps(about) + "\n", sync=True)
             self.version += 1
             return name
 

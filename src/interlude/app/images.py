@@ -13,6 +13,7 @@ from interlude.app.labels import Missing
 from interlude.data.decode import Unreadable, decode, read_bytes
 from interlude.data.walk import SUFFIXES, find_images
 from interlude.errors import UserError
+from interlude.files import write_whole
 
 SIZES = (160, 320, 640)  # pixels of the longer side
 TINY = 96  # pixels up to which a picture is sent as it is, without loss
@@ -113,6 +114,4 @@ def _encoded(picture: Image.Image) -> Thumbnail:
 
 def _keep(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_bytes(content)
-    beside.replace(path)
+    write_whole(path, content)

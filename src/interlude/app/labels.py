@@ -3,9 +3,7 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, NamedTuple
 
@@ -214,16 +212,3 @@ def _entry(path: str, mark: int, undoes: int | None = None) -> Entry:
     if mark >= 0:
         return Entry("label", path, str(mark), undoes)
     return Entry(WORDS.get(mark, "clear"), path, None, undoes)
-
-
-def write_whole(path: Path, content: str) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

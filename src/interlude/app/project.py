@@ -13,11 +13,12 @@ from interlude.app.beliefs import Beliefs
 from interlude.app.fits import Fits
 from interlude.app.forecast import Point, forecast
 from interlude.app.images import Album
-from interlude.app.labels import MARKS, Labels, write_whole
+from interlude.app.labels import MARKS, Labels
 from interlude.app.log import Log
 from interlude.app.looks import Looks
 from interlude.app.propose import Proposer
 from interlude.errors import RunError, UserError
+from interlude.files import write_whole
 
 STATE = ".interlude"
 P = ParamSpec("P")
@@ -116,7 +117,7 @@ class Project:
         """The labels as a table for `fit`, written if it is not up to date."""
         path, version = self.place / "labels.csv", self.labels.version
         if version != self._saved or not path.exists():
-            write_whole(path, self.labels.table())
+            write_whole(path, self.labels.table(), sync=True)
             self._saved = version
         return path
 

@@ -7,9 +7,9 @@ with code 3 and the reason on the last line if no weights can be had.
 """
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from interlude.config import Layer, resolve
 from interlude.data.decode import Unreadable, look, read_pixels
 from interlude.data.parallel import chunks, in_order
 from interlude.errors import UserError
+from interlude.files import write_whole
 from interlude.fitting.choose import Facts, choose
 from interlude.fitting.options import FitOptions
 from interlude.models import Frozen, build
@@ -122,10 +123,9 @@ def shortened(vectors: Points, width: int = WIDTH) -> Points:
 
 def write(path: Path, rows: Rows, points: Points) -> None:
     """The file, whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with beside.open("wb") as file:
-        np.savez(file, rows=rows, points=points)
-    beside.replace(path)
+    content = BytesIO()
+    np.savez(content, rows=rows, points=points)
+    write_whole(path, content.getvalue())
 
 
 if __name__ == "__main__":

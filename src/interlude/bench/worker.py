@@ -4,13 +4,11 @@ Standard input stays open as long as the one that started it lives and wants the
 saves and stops, so that no run is ever left behind, however its parent went.
 """
 
-import contextlib
 import os
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -19,6 +17,7 @@ import yaml
 from interlude.bench.fused import write_fused
 from interlude.config import Config, Layer, resolve
 from interlude.errors import RunError, UserError
+from interlude.lock import Taken, held
 from interlude.training import train_configured
 
 END = "...\n"  # closes a YAML document
@@ -32,13 +31,14 @@ def main() -> int:
     assert config.out is not None
     folder = Path(config.out)
     try:
-        with alone(folder) as free:
-            if not free:
-                print("another process runs this cell", file=sys.stderr)
-                return BUSY
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with held(folder.with_name(folder.name + ".lock")):  # beside it: what was barely begun is removed
             train(config, folder)
             if fused:
                 write_fused(folder)
+    except Taken:
+        print("another process runs this cell", file=sys.stderr)
+        return BUSY
     except (UserError, RunError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -70,25 +70,6 @@ def train(config: Config, folder: Path) -> None:
     if not resume:
         shutil.rmtree(folder, ignore_errors=True)  # killed before its first step
     train_configured(config, resume=resume, quiet=True)
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[bool]:
-    """Whether no other process of this machine works in `folder`; none will while the block lasts."""
-    try:
-        import fcntl
-    except ImportError:  # not to be had on Windows
-        yield True
-        return
-    path = folder.with_name(folder.name + ".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 if __name__ == "__main__":

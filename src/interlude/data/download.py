@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from interlude.data.options import DataConfig
 from interlude.errors import UserError
+from interlude.lock import held
 
 # what torchvision lets through when a file is missing or damaged, a server is silent or a disk full
 FAILURES = (RuntimeError, OSError, EOFError, ValueError, tarfile.TarError, zlib.error, pickle.UnpicklingError)
@@ -97,12 +98,6 @@ def _is_whole(archive: Archive) -> bool:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Let one process at a time download into the folder: two would write into the same file."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".download.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file closes, also by a crash
+    with held(folder / ".download.lock", waiting=lambda who: None):
         yield

@@ -1,13 +1,13 @@
 """Which images of a data set were chosen: the content of a run's `split.json`."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
 from interlude.errors import UserError
+from interlude.files import write_whole
 
 ROWS = ("labeled", "validation", "pool")
 KINDS = {
@@ -60,12 +60,7 @@ class SplitRecord:
             del content["out_of_class"], content["known_classes"]
         content = {"labels": self.labels, **content, "split_hash": self.split_hash, **rows}
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(path, f"{{\n{lines}\n}}\n")
 
     @classmethod
     def from_json(cls, path: Path) -> Self:

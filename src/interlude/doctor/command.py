@@ -1,30 +1,26 @@
 """The verb `doctor`: examine a folder of images, print what was found, keep it as JSON."""
 
 import json as json_format
-import os
 from collections.abc import Sequence
 from pathlib import Path
-
-from cyclopts import App
 
 from interlude.data.listing import list_folder
 from interlude.doctor.diagnosis import REPORT, Diagnosis, files
 from interlude.doctor.examine import examine
 from interlude.doctor.table import render
 from interlude.errors import RunError, UserError
+from interlude.files import write_whole
+from interlude.options import run_verb
 from interlude.progress import note
 
 DEFAULT = Path("doctor.json")
 
-app = App(name="interlude doctor", version_flags=[], suppress_keyboard_interrupt=False)
-
 
 def main(tokens: Sequence[str]) -> None:
     """The verb `doctor`."""
-    app(list(tokens), exit_on_error=False, print_error=False)
+    run_verb("doctor", doctor, tokens)
 
 
-@app.default
 def doctor(
     folder: Path,
     /,
@@ -93,11 +89,7 @@ def is_report(path: Path) -> bool:
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
     """Write the findings whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_text(diagnosis.to_json() + "\n", encoding="utf-8")
-        beside.replace(path)
+        write_whole(path, diagnosis.to_json() + "\n")
     except OSError as error:
         raise RunError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-    finally:
-        beside.unlink(missing_ok=True)

@@ -5,7 +5,6 @@ numbers for each image, and NAME.idx, the fingerprints of these images in the sa
 is whole in both, so that whatever ends a process leaves a cache that can be added to.
 """
 
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlude.errors import RunError, UserError
+from interlude.files import write_whole
+from interlude.lock import held
 
 Vectors = NDArray[np.float16]
 ABOUT, LOCK = "about.json", "lock"
 VECTORS, INDEX = ".f16", ".idx"
 HASH_BYTES = 16
-
-fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -84,15 +83,8 @@ class Cache:
     @contextmanager
     def locked(self, tell: Callable[[str], None] = lambda message: None) -> Iterator[None]:
         """Inside the block no other process adds to this folder; waits for one that does, and tells so."""
-        if fcntl is None:
-            yield
-            return
-        with (self.folder / LOCK).open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                tell("another process is extracting vectors of this network: waiting for it")
-                fcntl.flock(file, fcntl.LOCK_EX)
+        words = "another process is extracting vectors of this network: waiting for it"
+        with held(self.folder / LOCK, waiting=lambda who: tell(words)):
             yield
 
     def _introduce(self, about: dict[str, Any]) -> None:
@@ -102,9 +94,7 @@ class Cache:
             strangers = [other.name for other in self.folder.iterdir() if other.suffix in (VECTORS, INDEX)]
             if strangers:
                 raise self._damaged(f"it has vectors but no {ABOUT}")
-            fresh = path.with_name(f"{ABOUT}.{os.getpid()}")
-            fresh.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-            fresh.replace(path)
+            write_whole(path, json.dumps(about, indent=2) + "\n")
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:

@@ -6,21 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from interlude.errors import RunError, cure
 from interlude.fitting.budget import TOO_SHORT
 from interlude.fitting.fit import Fitted
 from interlude.fitting.fit import fit as run_fit
 from interlude.fitting.options import FitOptions
+from interlude.options import run_verb
 from interlude.signals import Stopped
 
 
 def main(tokens: Sequence[str]) -> None:
     """The verb `fit`."""
-    app = App(name="interlude fit", version_flags=[], suppress_keyboard_interrupt=False)
 
-    @app.default
     def fit(folder: Path, /, *, options: Annotated[FitOptions, Parameter(name="*")] = FitOptions()) -> None:
         """Make a classifier from a folder of images and a few labels, with an honest number and a report.
 
@@ -33,7 +32,7 @@ def main(tokens: Sequence[str]) -> None:
 
     command = shlex.join(["interlude", "fit", *tokens])
     try:
-        app(list(tokens), exit_on_error=False, print_error=False)
+        run_verb("fit", fit, tokens)
     except OSError as error:
         if (advice := cure(error)) is None:
             raise

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import torch
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 
 from interlude import machine
 from interlude.distributed import pick_device
 from interlude.errors import RunError, UserError, cure
 from interlude.models.weights import CONFIG, WEIGHTS
-from interlude.options import Options, option
+from interlude.options import Options, option, run_verb
 from interlude.prediction.inputs import PIPED, Inputs, Listed
 from interlude.prediction.stream import Row, judged
 from interlude.prediction.table import FORMATS, Columns, heading, lines, show
@@ -38,13 +38,8 @@ class Table(NamedTuple):
 
 def main(tokens: Sequence[str]) -> None:
     """Run the verb with its tokens."""
-    app = App(name="interlude predict", version_flags=[], suppress_keyboard_interrupt=False)
-    app.default(run)
-    try:
-        # a lone hyphen would be taken for an option
-        app([PIPED if token == "-" else token for token in tokens], exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise UserError(" ".join(str(error).split())) from error
+    # a lone hyphen would be taken for an option
+    run_verb("predict", run, [PIPED if token == "-" else token for token in tokens])
 
 
 @dataclass(frozen=True)

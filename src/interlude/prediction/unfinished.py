@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from interlude.errors import UserError
+from interlude.files import write_whole
 from interlude.prediction.stream import Row
 
 
@@ -74,9 +75,8 @@ class Unfinished:
         self.file.write(text)
         self.file.flush()
         os.fsync(self.file.fileno())
-        fresh = self.note.with_name(self.note.name + ".tmp")
-        fresh.write_text(json.dumps({"about": self.about, "done": asdict(done), "size": self.file.tell()}))
-        fresh.replace(self.note)
+        noted = {"about": self.about, "done": asdict(done), "size": self.file.tell()}
+        write_whole(self.note, json.dumps(noted))
 
     def _before(self) -> tuple[Tally, int] | None:
         """What was finished of the same table, and its size in bytes; None where there is nothing."""

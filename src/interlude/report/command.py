@@ -3,20 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cyclopts import App, CycloptsError
-
 from interlude.errors import UserError
+from interlude.options import run_verb
 from interlude.report.page import write_report
 
 
 def main(tokens: Sequence[str]) -> None:
     """Run the verb with its tokens."""
-    app = App(name="interlude report", version_flags=[], suppress_keyboard_interrupt=False)
-    app.default(run)
-    try:
-        app(list(tokens), exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise UserError(" ".join(str(error).split())) from error
+    run_verb("report", run, tokens)
 
 
 def run(folder: Path, /, *, images: Path | None = None, thumbnails: bool = True) -> None:

@@ -47,7 +47,7 @@ def test_writing_leaves_nothing_else_behind(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     RECORD.to_json(tmp_path / "split.json")
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
     with pytest.raises(OSError, match="disk full"):
         replace(RECORD, fold=9).to_json(tmp_path / "split.json")
     assert SplitRecord.from_json(tmp_path / "split.json") == RECORD
