@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Numbers = NDArray[np.float64]
 Z = 1.959964  # two-sided 95 % of the normal distribution
+BORROWED = 2.0  # images: what the variance of a class with one or two images needs from all the others
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,20 @@ class Estimate:
         return {"mean": round(self.mean, 2), "low": round(self.low, 2), "high": round(self.high, 2)}
 
 
-def balanced_accuracy(right: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
-    """Mean over classes of the share that is right; `right` is 0 or 1 an image, or a share of tries."""
+def balanced_accuracy(
+    right: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None, *, borrowed: float = 0.0
+) -> Estimate:
+    """Mean over classes of the share that is right; `right` is 0 or 1 an image, or a share of tries.
+
+    A single image says nothing about the variance of its class: where such classes occur, as in a random
+    sample, each takes the common share as that of so many `borrowed` images into its variance.
+    """
     strata = _strata(right, labels, groups)
     extra = 2 / len(strata)  # two made-up hits and two misses, spread evenly over the classes
-    shares = [(x.total + extra) / (x.count + 2 * extra) for x in strata]
-    variance = sum(p * (1 - p) / (x.count + 2 * extra) for p, x in zip(shares, strata, strict=True))
+    counts = [x.count + 2 * extra for x in strata]
+    shares = [(x.total + extra) / n for x, n in zip(strata, counts, strict=True)]
+    likely = _borrowing(shares, counts, borrowed)
+    variance = sum(p * (1 - p) / n for p, n in zip(likely, counts, strict=True))
     centre, half = _mean(shares), Z * sqrt(variance) / len(strata)
     mean = _mean([x.total / x.count for x in strata])
     low, high = min(mean, max(0.0, centre - half)), max(mean, min(1.0, centre + half))
@@ -42,7 +51,12 @@ def balanced_accuracy(right: ArrayLike, labels: ArrayLike, groups: ArrayLike | N
 
 
 def paired_difference(
-    right: ArrayLike, right_other: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None
+    right: ArrayLike,
+    right_other: ArrayLike,
+    labels: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    borrowed: float = 0.0,
 ) -> Estimate:
     """Balanced accuracy less that of another model judged on the same images, in points."""
     difference = np.asarray(right, np.float64) - np.asarray(right_other, np.float64)
@@ -51,7 +65,8 @@ def paired_difference(
     counts = [x.count + 2 * extra for x in strata]
     means = [x.total / n for x, n in zip(strata, counts, strict=True)]
     squares = [(x.squares + 2 * extra) / n for x, n in zip(strata, counts, strict=True)]
-    variance = sum((s - m * m) / n for s, m, n in zip(squares, means, counts, strict=True))
+    likely = zip(_borrowing(squares, counts, borrowed), _borrowing(means, counts, borrowed), strict=True)
+    variance = sum((s - m * m) / n for (s, m), n in zip(likely, counts, strict=True))
     centre, half = _mean(means), Z * sqrt(variance) / len(strata)
     mean = _mean([x.total / x.count for x in strata])
     low, high = min(mean, max(-1.0, centre - half)), max(mean, min(1.0, centre + half))
@@ -82,6 +97,14 @@ def _stratum(outcomes: Numbers, groups: NDArray[Any]) -> _Stratum:
     count = images**2 / int(np.square(sizes).sum())  # of equal groups their number, of unequal ones fewer
     mean, square = (float(sizes @ values) / images for values in (means, np.square(means)))
     return _Stratum(count, count * mean, count * square)
+
+
+def _borrowing(values: list[float], counts: list[float], borrowed: float) -> list[float]:
+    """The means of classes of these sizes, each with so many images' worth of the mean of all images."""
+    if not borrowed:
+        return values
+    common = sum(v * n for v, n in zip(values, counts, strict=True)) / sum(counts)
+    return [(v * n + borrowed * common) / (n + borrowed) for v, n in zip(values, counts, strict=True)]
 
 
 def _mean(values: list[float]) -> float:

@@ -62,3 +62,21 @@ def test_images_that_cannot_be_stored_can_be_streamed(here, sealed):
     assert "or decode at every step with --data.no-store" in outcome.message
     outcome = here.run(*words, "--data.no-store", "--out", "run", fault=without_power)
     assert outcome.code == 0, outcome.err
+
+
+def test_a_fit_in_a_place_that_cannot_be_written(here, sealed):
+    class_folders(here.folder / "photos")
+    words = ["fit", "photos", "--lane", "scratch", "--steps", "2", "--threads", "1", "--quiet"]
+    outcome = here.run(*words, "--out", "sealed/run", fault=without_power)
+    assert outcome.code == 2
+    assert outcome.message == "error: cannot write to sealed/run: Permission denied; choose another --out"
+    assert not list(sealed.iterdir())
+
+
+def test_a_fit_whose_images_cannot_be_stored_says_where_they_would_be(here, sealed):
+    class_folders(here.folder / "photos")
+    here.env["INTERLUDE_CACHE"] = str(sealed)
+    words = ["fit", "photos", "--lane", "scratch", "--steps", "2", "--threads", "1", "--force", "--quiet"]
+    outcome = here.run(*words, "--out", "run", fault=without_power)
+    assert outcome.code in (1, 2)
+    assert str(sealed) in outcome.message

@@ -108,6 +108,26 @@ def test_a_fit_that_goes_on_ends_with_the_same_verdict(fitted: Path) -> None:
     assert done.stdout == (fitted / "said.txt").read_text()
 
 
+def test_only_labels_that_the_table_calls_sampled_are_judged(tmp_path: Path) -> None:
+    table = write_digits(tmp_path / "digits", images=100, labels_each=10, classes=3)
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    labeled = [row for row in rows if row["label"]]
+    for number, row in enumerate(labeled):
+        row["sampled"] = "yes" if number < 12 else "no"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["file_name", "label", "sampled"])
+        writer.writeheader()
+        writer.writerows(labeled)
+    done = interlude("fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK, cwd=tmp_path)
+    assert "judged on the 12 labels that were drawn at random\n" in done.stdout, done.stderr
+    told = json.loads((tmp_path / "run" / "fit.json").read_text())
+    assert (told["cross_validation"]["images"], told["cross_validation"]["sampled"]) == (12, 12)
+    assert np.sum(told["confusion"]["matrix"]) == 12 * told["cross_validation"]["repetitions"]
+    assert told["calibration"]["images"] == 12
+    assert "judged on the 12 labels" in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_the_same_command_goes_on_after_ctrl_c_with_the_runs_that_are_finished(tmp_path: Path) -> None:
     write_digits(tmp_path / "digits", images=100, labels_each=4, classes=3)
     words = ["fit", "digits", "--labels", "digits.csv", "--out", "run", *QUICK]

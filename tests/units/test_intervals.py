@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interlude.intervals import balanced_accuracy, paired_difference
+from interlude.intervals import BORROWED, balanced_accuracy, paired_difference
 
 
 def test_balanced_accuracy_is_the_mean_of_the_classes_whatever_their_sizes() -> None:
@@ -77,3 +77,28 @@ def test_a_gain_is_rarely_claimed_where_there_is_none() -> None:
         first, other = (generator.random((2, 40)) < 0.6).astype(float)
         claims += paired_difference(first, other, labels).low > 0
     assert claims / 400 < 0.04
+
+
+@pytest.mark.parametrize(
+    ("images", "classes", "truth"), [(8, 2, 0.9), (10, 10, 0.6), (20, 10, 0.9), (40, 40, 0.6), (40, 40, 0.9)]
+)
+def test_intervals_of_a_random_sample_hold_the_truth_though_classes_have_single_images(
+    images: int, classes: int, truth: float
+) -> None:
+    generator = np.random.default_rng(0)
+    held = claims = 0
+    for _ in range(300):
+        shares = generator.beta(12 * truth, 12 * (1 - truth), classes)
+        labels = generator.choice(classes, images, p=generator.dirichlet(np.full(classes, 2.0)))
+        first, other = (generator.random((2, images)) < shares[labels]).astype(float)
+        estimate = balanced_accuracy(first, labels, borrowed=BORROWED)
+        held += estimate.low <= 100 * shares[np.unique(labels)].mean() <= estimate.high
+        claims += paired_difference(first, other, labels, borrowed=BORROWED).low > 0
+    assert held / 300 > 0.91
+    assert claims / 300 < 0.07
+
+
+def test_where_all_classes_are_alike_nothing_is_borrowed() -> None:
+    right, labels = np.tile([1, 1, 0], 4), np.repeat(np.arange(4), 3)
+    one, other = (balanced_accuracy(right, labels, borrowed=images) for images in (0.0, BORROWED))
+    assert (one.low, one.high) == pytest.approx((other.low, other.high))

@@ -70,9 +70,13 @@ def choose_some(pool: Tensor, number: int, *, always: Tensor, total: int) -> Ten
             f"pool={number} has no room for the {len(always)} labeled images, which are in the pool too: ask "
             "for more, or set include_labeled to false"
         )
+    return in_order(pool, always=always, total=total)[:number].sort().values
+
+
+def in_order(pool: Tensor, *, always: Tensor, total: int) -> Tensor:
+    """The rows of a pool in the order in which a smaller one takes them, `always` first."""
     order = torch.randperm(total, generator=rng.generator(0, "some of the pool"))
-    others = order[torch.isin(order, pool) & ~torch.isin(order, always)]
-    return torch.cat([always, others[: number - len(always)]]).sort().values
+    return torch.cat([always, order[torch.isin(order, pool) & ~torch.isin(order, always)]])
 
 
 def describe_imbalance(labels: Tensor, num_classes: int) -> str:

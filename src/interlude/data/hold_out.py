@@ -31,6 +31,7 @@ def hold_out(split: Split, held: Tensor, *, learned: Tensor) -> Split:
         validation=labeled.subset(held),
         tests={},
         groups=groups,
+        sampled=None if split.sampled is None else split.sampled[learned],
     )
 
 

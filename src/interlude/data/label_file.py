@@ -1,4 +1,5 @@
-"""A user's table of labels: which file has which label, and perhaps its part of the data and its group.
+"""A user's table of labels: which file has which label, and perhaps its part of the data, its group, and
+whether it was drawn at random.
 
 CSV with commas, semicolons, tabs or bars, whatever its line ends and byte order mark. Labels are text, also
 where they look like numbers; an empty one means that the image is unlabeled.
@@ -19,6 +20,8 @@ PATHS = ("file_name", "image_path", "image", "filename", "path", "file")
 LABELS = ("label", "class", "target")
 SPLIT = ("split",)
 GROUPS = ("group", "patient_id")
+SAMPLED = ("sampled",)
+ANSWERS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False, "": None}
 SEPARATORS = (",", "\t", ";", "|")
 MAX_BYTES = 1 << 30
 HIDDEN = "unlabeled"  # as a split: an image of the training part whose label is not to be used
@@ -45,6 +48,7 @@ class Entry(NamedTuple):
     split: str | None
     group: str | None
     line: int
+    sampled: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class LabelFile:
     problems: list[Problem]
     has_labels: bool
     has_groups: bool
+    has_sample: bool
 
 
 class Columns(NamedTuple):
@@ -65,6 +70,7 @@ class Columns(NamedTuple):
     label: int | None
     split: int | None
     group: int | None
+    sampled: int | None
 
 
 def read_label_file(path: Path | str, group: str | None = None) -> LabelFile:
@@ -76,7 +82,14 @@ def read_label_file(path: Path | str, group: str | None = None) -> LabelFile:
     entries = _collect(_entries(rows, columns, len(header), path, problems), problems)
     if not entries:
         raise UserError(f"{path} names no image file below its first line")
-    return LabelFile(path, entries, problems, columns.label is not None, columns.group is not None)
+    return LabelFile(
+        path,
+        entries,
+        problems,
+        has_labels=columns.label is not None,
+        has_groups=columns.group is not None,
+        has_sample=columns.sampled is not None,
+    )
 
 
 def _text(path: Path) -> str:
@@ -110,7 +123,7 @@ def _rows(text: str) -> tuple[Iterator[tuple[int, list[str]]], list[str]]:
 def _looks_right(line: str, separator: str) -> tuple[int, int]:
     """How well a separator divides the first line: known columns, and columns at all."""
     names = [name.strip().strip('"').lower() for name in line.split(separator)]
-    return sum(name in PATHS + LABELS + SPLIT + GROUPS for name in names), len(names)
+    return sum(name in PATHS + LABELS + SPLIT + GROUPS + SAMPLED for name in names), len(names)
 
 
 def _numbered(reader: Iterator[list[str]], first: int) -> Iterator[tuple[int, list[str]]]:
@@ -143,7 +156,7 @@ def _columns(path: Path, header: list[str], group: str | None) -> Columns:
             f"{there} ({', '.join(PATHS)} would do)"
         )
     wanted = GROUPS if group is None else (group.strip().lower(),)
-    columns = Columns(place, find(LABELS), find(SPLIT), find(wanted))
+    columns = Columns(place, find(LABELS), find(SPLIT), find(wanted), find(SAMPLED))
     if group is not None and columns.group is None:
         near = get_close_matches(group.lower(), header, n=1)
         hint = f"did you mean {near[0]!r}?" if near else there
@@ -157,7 +170,7 @@ def _entries(
     rows: Iterable[tuple[int, list[str]]], columns: Columns, width: int, path: Path, problems: list[Problem]
 ) -> Iterator[tuple[str, Entry]]:
     """Each row as a file and what is said of it."""
-    place, at_label, at_split, at_group = columns
+    place, at_label, at_split, at_group, at_sampled = columns
     for line, row in rows:
         if len(row) > width and any(map(str.strip, row[width:])):
             problems.append(Problem("label-row", "", f"line {line} has more cells than the first; left out"))
@@ -176,7 +189,17 @@ def _entries(
         if label is not None and (label.lower() in EMPTY or split == HIDDEN):
             label = None
         group = None if at_group is None else row[at_group].strip() or None
-        yield file, Entry(label, PARTS[split] if split else None, group, line)
+        sampled = None if at_sampled is None else _answer(row[at_sampled], path, line)
+        yield file, Entry(label, PARTS[split] if split else None, group, line, sampled)
+
+
+def _answer(word: str, path: Path, line: int) -> bool | None:
+    """Whether a cell of the column `sampled` says yes; None if it says nothing."""
+    if word.strip().lower() not in ANSWERS:
+        raise UserError(
+            f"{path}, line {line}: {shown(word)!r} is no answer in the column sampled; say yes or no"
+        )
+    return ANSWERS[word.strip().lower()]
 
 
 def _collect(entries: Iterable[tuple[str, Entry]], problems: list[Problem]) -> dict[str, Entry]:
@@ -205,4 +228,5 @@ def merge(file: str, one: Entry, two: Entry, problems: list[Problem]) -> Entry:
     else:
         problems.append(Problem("duplicate-row", file, f"{lines} are about the same file"))
     split = max(splits, key=SEALED.index) if splits else None
-    return Entry(label, split, groups[0] if groups else None, one.line)
+    sampled = [entry.sampled for entry in (one, two) if entry.sampled is not None]
+    return Entry(label, split, groups[0] if groups else None, one.line, all(sampled) if sampled else None)

@@ -52,6 +52,7 @@ class Listing:
     problems: tuple[Problem, ...] = ()
     group_names: tuple[str, ...] = ()
     table: Path | None = None  # the label file, where there is one
+    sampled: NDArray[np.bool_] | None = None  # drawn at random; None where the table does not say which are
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -78,11 +79,12 @@ class Listing:
 
 
 class Said(NamedTuple):
-    """What is known of each path: label, split, group."""
+    """What is known of each path: label, split, group, and whether it was drawn at random."""
 
     labels: list[str | None]
     splits: list[str]
-    groups: list[str | None] | None
+    groups: list[str | None] | None = None
+    sampled: list[bool] | None = None
 
 
 def list_folder(
@@ -123,6 +125,7 @@ def list_folder(
         problems=tuple(problems),
         group_names=group_names,
         table=table.path if table else None,
+        sampled=None if said.sampled is None else np.array(said.sampled, np.bool_),
     )
 
 
@@ -165,7 +168,7 @@ def _by_folder(paths: Sequence[str], folders: Folders) -> Said:
         name, slash, _ = inside.partition("/")
         labels.append(name if slash and name.lower() not in UNLABELED else None)
         splits.append(split)
-    return Said(labels, splits, None)
+    return Said(labels, splits)
 
 
 def _table(root: Path, labels: Path | str | None, group: str | None, folders: Folders) -> LabelFile | None:
@@ -199,15 +202,18 @@ def _by_table(
         labels: list[str | None] = [None] * len(paths)
         splits = [folders.place(path)[0] for path in paths]
     else:
-        labels, splits, _ = _by_folder(paths, folders)
+        labels, splits, *_ = _by_folder(paths, folders)
     groups: list[str | None] | None = [None] * len(paths) if table.has_groups else None
+    sampled = [False] * len(paths) if table.has_sample else None
     for row, entry in entries.items():
         if table.has_labels and entry.label != CONFLICT:
             labels[row] = entry.label
         splits[row] = entry.split or splits[row]
         if groups is not None:
             groups[row] = entry.group
-    return Said(labels, splits, groups)
+        if sampled is not None:
+            sampled[row] = bool(entry.sampled)
+    return Said(labels, splits, groups, sampled)
 
 
 def _match(root: Path, paths: Sequence[str], table: LabelFile, problems: list[Problem]) -> dict[int, Entry]:

@@ -42,6 +42,7 @@ class Split:
     record: SplitRecord
     notes: tuple[str, ...] = ()  # sentences a user should read
     groups: Groups | None = None  # what the images belong to, as patients, where known
+    sampled: Tensor | None = None  # which labeled images were drawn at random, bool, where a table says so
 
 
 def load(

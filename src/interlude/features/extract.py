@@ -4,13 +4,14 @@ import copy
 import os
 import shutil
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
+from math import inf
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from interlude.data import Images
 from interlude.errors import UserError
 from interlude.features.cache import HASH_BYTES, Cache, Vectors
 from interlude.features.folded import folded
+from interlude.features.stages import InTime, Job, Part, Stage
 from interlude.features.views import View
 from interlude.models import Frozen
 from interlude.progress import Progress, note
@@ -31,15 +33,6 @@ SECONDS_BETWEEN_WRITES = 2.0
 PILOT_SECONDS = 4.0
 
 Wanted = tuple[Images, Sequence[View]]
-
-
-class Job(NamedTuple):
-    """One batch: some images of a set, in one view."""
-
-    view: View
-    images: Images
-    rows: Tensor
-    hashes: list[bytes]
 
 
 class Extract(nn.Module):
@@ -87,14 +80,23 @@ class Extractor:
 
     def extract(self, wanted: Iterable[Wanted]) -> None:
         """See to it that the cache has the vectors of all these images in all these views."""
-        wanted = list(wanted)
-        jobs = list(self._jobs(wanted))
+        parts: dict[str, list[Part]] = {}  # view after view
+        for images, views in wanted:
+            for view in views:
+                parts.setdefault(view.name, []).append(Part(view, images))
+        self.extract_stages([Stage([part for same in parts.values() for part in same], needed=True)])
+
+    def extract_stages(self, stages: Sequence[Stage], left: Callable[[], float] = lambda: inf) -> int:
+        """Have the vectors of these stages in turn, while seconds are `left`; how many of them are whole."""
+        jobs, reached = list(self._jobs(stages)), len(stages)
         if jobs:
             with self.cache.locked(self._tell):
-                jobs = list(self._jobs(wanted))  # another process may have done them in the meantime
+                jobs = list(self._jobs(stages))  # another process may have done them in the meantime
                 self._check_room(jobs)
-                self._run(jobs)
-        self.num_found += sum(len(images) * len(views) for images, views in wanted) - _count(jobs)
+                reached = self._run(jobs, InTime(stages, jobs, left))
+        wanted = sum(_size(part) for stage in stages for part in stage.parts)
+        self.num_found += wanted - _count(jobs)
+        return reached
 
     def pace(self, images: Images, view: View, *, seconds: float = PILOT_SECONDS) -> float:
         """Images per second, tried once on this machine; the next run that asks shall plan alike."""
@@ -131,46 +133,53 @@ class Extractor:
             "std": [float(value) for value in self.std],
         }
 
-    def _jobs(self, wanted: Iterable[Wanted]) -> Iterator[Job]:
-        """The batches of what is missing, view after view; an image that is in two sets comes once."""
-        sets_of: dict[str, tuple[View, list[Images]]] = {}
-        for images, views in wanted:
-            for view in views:
-                sets_of.setdefault(view.name, (view, []))[1].append(images)
-        for view, sets in sets_of.values():
-            coming: set[bytes] = set()
-            for images in sets:
-                hashes = self.hashes(images)
+    def _jobs(self, stages: Iterable[Stage]) -> Iterator[Job]:
+        """The batches of what is missing, in order; an image that is in two sets comes once."""
+        coming: defaultdict[str, set[bytes]] = defaultdict(set)
+
+        @cache
+        def known(view: str, images: Images) -> list[bool]:
+            found: list[bool] = (self.cache.find(view, self.hashes(images)) >= 0).tolist()
+            return found
+
+        for number, stage in enumerate(stages):
+            for view, images, some in stage.parts:
+                hashes, seen, there = self.hashes(images), coming[view.name], known(view.name, images)
                 rows = []
-                for row in (self.cache.find(view.name, hashes) < 0).nonzero()[0].tolist():
-                    if hashes[row] not in coming:
-                        coming.add(hashes[row])
+                for row in range(len(images)) if some is None else some.tolist():
+                    if not there[row] and hashes[row] not in seen:
+                        seen.add(hashes[row])
                         rows.append(row)
                 for part in torch.tensor(rows, dtype=torch.int64).split(BATCH) if rows else ():
-                    yield Job(view, images, part, [hashes[row] for row in part.tolist()])
+                    yield Job(view, images, part, [hashes[row] for row in part.tolist()], number)
 
-    def _run(self, jobs: Sequence[Job]) -> None:
-        """Do the jobs and write down their vectors; what is done when a signal comes is kept."""
-        total, done, began = _count(jobs), 0, time.monotonic()
+    def _run(self, jobs: Sequence[Job], in_time: InTime) -> int:
+        """Do the jobs that there is time for and write down their vectors; the number of whole stages.
+
+        What is done when a signal comes is kept.
+        """
+        total, began = _count(jobs), time.monotonic()
         progress = Progress("extracting vectors", total, unit="vector", quiet=self.quiet)
         written = began
         kept: list[tuple[Job, Vectors]] = []
         try:
             with StopRequest() as stop, progress, self._workers() as (compute, workers):
-                results = _in_turn(compute, _while_any(jobs, lambda: stop.signal is None), workers)
-                for job, vectors in results:
+                wanted = _while_any(in_time(jobs), lambda: stop.signal is None)
+                for job, vectors in _in_turn(compute, wanted, workers):
                     if kept and (kept[0][0].view is not job.view or _since(written) > SECONDS_BETWEEN_WRITES):
                         self._write(kept)
                         written = time.monotonic()
                     kept.append((job, vectors))
-                    done += len(vectors)
-                    progress.show(done, {"images/s": done / _since(began)})
+                    in_time.done += len(vectors)
+                    progress.show(in_time.done, {"images/s": in_time.done / _since(began)})
                 self._write(kept)
         finally:
             self.seconds += _since(began)
-            self.num_extracted += done
-        if stop.signal is not None and done < total:
-            raise Stopped(f"stopped; {done:,} of {total:,} vectors are extracted and kept", stop.signal)
+            self.num_extracted += in_time.done
+        if stop.signal is not None and in_time.done < total:
+            words = f"stopped; {in_time.done:,} of {total:,} vectors are extracted and kept"
+            raise Stopped(words, stop.signal)
+        return in_time.reached
 
     def _write(self, kept: list[tuple[Job, Vectors]]) -> None:
         """Put results of one view into the cache."""
@@ -263,6 +272,10 @@ def _twin(network: nn.Module) -> nn.Module:
 
 def _count(jobs: Sequence[Job]) -> int:
     return sum(len(job.hashes) for job in jobs)
+
+
+def _size(part: Part) -> int:
+    return len(part.images if part.rows is None else part.rows)
 
 
 def _since(moment: float) -> float:

@@ -95,6 +95,11 @@ def _lane(wishes: FitOptions) -> Lane:
 
 
 def _from_scratch(wishes: FitOptions, why: str) -> Lane:
+    if wishes.weights:
+        raise UserError(
+            "--weights is for a pretrained network: drop it, or leave out --lane scratch and name that "
+            "network by --model timm:NAME"
+        )
     own = {"name": wishes.model} if wishes.model else {}
     if wishes.model:
         check_name(wishes.model)

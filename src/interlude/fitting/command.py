@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from interlude.data.problem import shown
 from interlude.errors import RunError, cure
 from interlude.fitting.budget import TOO_SHORT
 from interlude.fitting.fit import Fitted
@@ -55,7 +56,7 @@ def summary(fitted: Fitted) -> str:
         kept = found.held_out.accuracy(found.verdict.keep)
         lines.append(
             f"balanced accuracy on new images like these: {kept.mean:.1f} % (95% interval {kept.low:.1f} to "
-            f"{kept.high:.1f}), from {len(found.held_out.labels)} labels held out in turn"
+            f"{kept.high:.1f}), {found.basis or f'from {len(found.held_out.labels)} labels held out in turn'}"
         )
     if fitted.test is not None:
         sealed = fitted.test["balanced_accuracy"]
@@ -63,5 +64,6 @@ def summary(fitted: Fitted) -> str:
             f"balanced accuracy on the {fitted.test['images']:,} sealed test images: {sealed['mean']:.1f} % "
             f"(95% interval {sealed['low']:.1f} to {sealed['high']:.1f})"
         )
-    lines += [f"model: {fitted.folder}", f"report: {fitted.report}"]
+    lines += [sentence for sentence in (found.schedule.note, fitted.overrun) if sentence]
+    lines += [f"model: {shown(str(fitted.folder))}", f"report: {shown(str(fitted.report))}"]
     return "\n".join(lines)

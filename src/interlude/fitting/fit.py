@@ -15,7 +15,7 @@ from interlude.doctor.table import render
 from interlude.errors import RunError, UserError
 from interlude.files import write_whole
 from interlude.fitting import outcome
-from interlude.fitting.budget import Schedule
+from interlude.fitting.budget import OVERRUN, Patience, Schedule, overrun
 from interlude.fitting.candidates import Candidate, candidates
 from interlude.fitting.choose import LONGEST, Choice, Plan, choose
 from interlude.fitting.compare import Comparison, compare, folds_for, plan_runs, shortened
@@ -23,22 +23,25 @@ from interlude.fitting.folds import Folds
 from interlude.fitting.options import FitOptions
 from interlude.fitting.probe import fit_probe
 from interlude.fitting.relations import heeded
-from interlude.fitting.request import Memo, Request, Watch, configure, facts_of
+from interlude.fitting.request import PLAN, Memo, Request, Watch, configure, facts_of
+from interlude.fitting.vectors import extracted, settled_views
 from interlude.lock import LOCK, alone_in
 from interlude.method import find_method
+from interlude.models import ModelConfig, build
 from interlude.predictor import save_calibration
 from interlude.progress import note, silence
 from interlude.report import REPORT, write_report
-from interlude.run import Run, settle_views
+from interlude.run import Run
 from interlude.session import Session
 from interlude.training import open_folder
 
 FEATURES_SHARE = 0.5  # of the budget that the extraction of vectors may take
 OUTCOME = "fit.json"  # written last: with it a fit is finished
-PLAN, WISHES = "plan.json", "wishes"
+WISHES, IMAGES, SCHEDULE = "wishes", "images", "schedule"
 DIAGNOSIS = "doctor.json"
 BARELY_BEGUN = (DIAGNOSIS, LOCK, PLAN)  # of a fit that the doctor stopped, or a wrong file: nothing to lose
 LEAST_SHARE = 0.25  # that training has even where all before took longer than planned
+FEWEST_SECONDS = 1.0  # for which vectors are planned, however short the budget
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Fitted:
     comparison: Comparison
     test: dict[str, Any] | None
     report: Path
+    overrun: str = ""  # a sentence where it took longer than the budget
 
 
 def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") -> Fitted:
@@ -58,6 +62,7 @@ def fit(folder: Path, options: FitOptions = FitOptions(), *, command: str = "") 
     plan = choose(request.options, facts_of(listing))
     found = candidates(plan.method, pretrained=plan.lane == "features")
     configs = {x: configure(request, plan, x.settings or found[1].settings) for x in found}
+    check_weights(configs[found[0]].model)
     open_out(request)
     with alone_in(request.out):
         return carry_out(request, listing, plan, configs, watch)
@@ -71,14 +76,19 @@ def carry_out(
     watch.lap("doctor")
     tell(request, plan.choices)
     found = list(configs)
-    configs, split = prepare(request, configs, lambda split: heeded(split, listing, diagnosis))
+    configs, split, told = prepare(request, configs, lambda split: heeded(split, listing, diagnosis), watch)
     watch.lap("features")
-    left = max(request.budget - watch.total, LEAST_SHARE * request.budget)
-    folds, made = scheduled(request, configs, split, left, plan.lane)
+    left = watch.countdown(max(request.budget - watch.total, LEAST_SHARE * request.budget))
+    folds, made = scheduled(request, configs, split, left(), plan.lane)
     configs = {x: shortened(cfg, made.steps) for x, cfg in configs.items()}
-    choices = [*plan.choices, Choice("steps", f"{made.steps:,}", made.why)]
+    choices = [*plan.choices, *told, Choice("steps", f"{made.steps:,}", made.why)]
     tell(request, choices[len(plan.choices) :])
-    comparison = compare(request.out / "cv.jsonl", split, configs, folds, made, quiet=request.quiet)
+    more = Patience(made, left, beyond=OVERRUN * request.budget)
+    comparison = compare(
+        request.out / "cv.jsonl", split, configs, folds, made, more=more, quiet=request.quiet
+    )
+    if comparison.schedule != made:
+        Memo(request.out / PLAN).write(SCHEDULE, asdict(comparison.schedule))
     watch.lap("cross_validation")
     kept = next(x for x in found if x.name == comparison.verdict.keep)
     run = train_final(request, kept, configs[kept], split)
@@ -86,12 +96,21 @@ def carry_out(
     return leave(request, choices, found, comparison, run, watch)
 
 
+def check_weights(model: ModelConfig) -> None:
+    """A file of weights that is no use is told before any work."""
+    if model.weights:
+        build(model, num_classes=2, channels=3, image_size=(32, 32))
+
+
 def open_out(request: Request) -> None:
     """The run folder, new or gone on with, never in the image folder."""
     out, images = request.out, request.folder.expanduser().resolve()
     below = out.resolve().relative_to(images).parts if out.resolve().is_relative_to(images) else (".",)
     if not any(part.startswith(".") for part in below):  # a hidden folder is never read
-        raise UserError(f"{out} is in the image folder, where nothing is written; choose another --out")
+        beside = images.with_name(f"{images.name}-fit")
+        raise UserError(f"{out} is in the image folder, where nothing is written; say --out {beside}")
+    if out.is_file():
+        raise UserError(f"{out} is a file; choose another --out")
     if (out / OUTCOME).exists():
         raise UserError(f"{out} holds a finished fit, told in {out / REPORT}; choose another --out")
     begun = Memo(out / PLAN).read(WISHES)
@@ -119,6 +138,17 @@ def check_same(request: Request, begun: Mapping[str, Any]) -> None:
         note(f"going on with the fit in {request.out}")
 
 
+def check_images(request: Request, split: Split) -> None:
+    """A fit that was begun is gone on with on the same images and labels only."""
+    memo, now = Memo(request.out / PLAN), {"split": split.record.split_hash}
+    if memo.read(IMAGES) not in (None, now):
+        raise UserError(
+            f"images or labels are others than when the fit in {request.out} was begun; choose another "
+            "--out, or delete that folder"
+        )
+    memo.write(IMAGES, now)
+
+
 def diagnose(request: Request, listing: Listing) -> Diagnosis:
     """What the doctor says of the folder; what is serious ends the fit here."""
     diagnosis = examine(listing, quiet=request.quiet)
@@ -131,9 +161,9 @@ def diagnose(request: Request, listing: Listing) -> Diagnosis:
 
 
 def prepare(
-    request: Request, configs: dict[Candidate, Config], heed: Callable[[Split], Split]
-) -> tuple[dict[Candidate, Config], Split]:
-    """The images, and the settings of each candidate, which see them alike."""
+    request: Request, configs: dict[Candidate, Config], heed: Callable[[Split], Split], watch: Watch
+) -> tuple[dict[Candidate, Config], Split, list[Choice]]:
+    """The images, the settings of each candidate, which see them alike, and what time cut down of these."""
     first = next(iter(configs.values()))
     with silence(request.quiet):
         split = heed(data.load(first.data, labels=None, fold=0))
@@ -142,30 +172,20 @@ def prepare(
     if not request.quiet:
         for sentence in split.notes:
             note(sentence)
-    minutes = FEATURES_SHARE * request.budget / 60
-    first = replace(first, features=replace(first.features, budget=minutes))
-    settled = settled_views(request, first, split)
+    check_images(request, split)
+    rest = (1 - LEAST_SHARE) * request.budget - watch.total
+    seconds = max(min(FEATURES_SHARE * request.budget, rest), FEWEST_SECONDS)
+    left = watch.countdown(seconds)
+    first = replace(first, features=replace(first.features, budget=seconds / 60))
+    settled, told = settled_views(request, first, split), list[Choice]()
     Memo(request.out / PLAN).write(WISHES, request.wishes)
+    if settled.model.frozen:
+        settled, split, told = extracted(request, settled, split, left)
     seen = {}
     for candidate, cfg in configs.items():
         model = replace(settled.model, head="linear") if candidate.is_probe else settled.model
-        seen[candidate] = replace(cfg, model=model, features=settled.features)
-    if settled.model.frozen:
-        Run(settled, split, find_method(first.method.name)).prepare(quiet=request.quiet)
-    return seen, split
-
-
-def settled_views(request: Request, cfg: Config, split: Split) -> Config:
-    """How a frozen network sees the images, by a short trial of its speed when the fit begins."""
-    memo = Memo(request.out / PLAN)
-    before = memo.read("views")
-    if before is not None:
-        model = replace(cfg.model, input_size=before["input_size"])
-        return replace(cfg, model=model, features=replace(cfg.features, **before["features"]))
-    cfg = settle_views(cfg, split, find_method(cfg.method.name), tell=None if request.quiet else note)
-    views = {"weak": cfg.features.weak, "strong": cfg.features.strong}
-    memo.write("views", {"input_size": cfg.model.input_size, "features": views})
-    return cfg
+        seen[candidate] = replace(cfg, model=model, features=settled.features, data=settled.data)
+    return seen, split, told
 
 
 def scheduled(
@@ -173,13 +193,13 @@ def scheduled(
 ) -> tuple[Folds, Schedule]:
     """Folds and steps that the budget allows; a fit that goes on keeps those it began with."""
     memo = Memo(request.out / PLAN)
-    before = memo.read("schedule")
+    before = memo.read(SCHEDULE)
     if before is None:
         most = request.options.steps or LONGEST[lane] * next(iter(configs.values())).steps
         folds, made = plan_runs(
             configs, split, seconds, most_steps=most, repetitions=request.options.repetitions
         )
-        memo.write("schedule", asdict(made))
+        memo.write(SCHEDULE, asdict(made))
         return folds, made
     return folds_for(split, Schedule(**before)), Schedule(**before)
 
@@ -226,7 +246,8 @@ def leave(
         test=outcome.test_figures(run, created),
     )
     write_whole(request.out / OUTCOME, made.to_json(calibration, pool))
-    return Fitted(request.out, comparison, made.test, write_report(request.out, request.folder))
+    late = overrun(watch.total, request.budget, watch.seconds)
+    return Fitted(request.out, comparison, made.test, write_report(request.out, request.folder), late)
 
 
 def tell(request: Request, choices: list[Choice]) -> None:

@@ -84,7 +84,9 @@ class Outcome:
             "folds": found.schedule.folds,
             "repetitions": found.schedule.repetitions,
             "images": len(held.labels) if held else 0,
-            "note": found.folds.note,
+            "note": "; ".join(filter(None, [found.folds.note, found.schedule.note])),
+            "sampled": None if found.folds.sampled is None else int(found.folds.sampled.sum()),
+            "basis": found.basis,
             "short": found.schedule.short,
             "why_not": "" if held else found.folds.why_not or found.schedule.why,
         }

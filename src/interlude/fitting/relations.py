@@ -25,8 +25,21 @@ def heeded(split: Split, listing: Listing, diagnosis: Diagnosis) -> Split:
     groups = Groups(*(_groups(images, numbers, shared) for images in parts))
     alone = all(bool((part == UNKNOWN).all()) for part in groups)
     return replace(
-        split, labeled=parts[0], unlabeled=parts[1], record=record, groups=None if alone else groups
+        split,
+        labeled=parts[0],
+        unlabeled=parts[1],
+        record=record,
+        groups=None if alone else groups,
+        sampled=_sampled(parts[0], listing),
     )
+
+
+def _sampled(images: Images, listing: Listing) -> Tensor | None:
+    """Which of the images were drawn at random; None where nobody says."""
+    if listing.sampled is None:
+        return None
+    known = dict(zip(listing.paths, listing.sampled.tolist(), strict=True))
+    return torch.tensor([known[name] for name in images.names_of()], dtype=torch.bool)
 
 
 def _kept(images: Images, diagnosis: Diagnosis) -> Tensor:

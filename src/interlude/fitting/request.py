@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from interlude.fitting.options import FitOptions
 from interlude.run import settle
 
 SAMPLE = 200  # files that are looked at
+PLAN = "plan.json"  # in the run folder: what a fit that goes on keeps to
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,11 @@ class Watch:
     def total(self) -> float:
         """Seconds since the beginning."""
         return time.monotonic() - self.began
+
+    def countdown(self, seconds: float) -> Callable[[], float]:
+        """What says how many are left of these seconds from now on; below zero when they are over."""
+        end = self.total + seconds
+        return lambda: end - self.total
 
 
 class Memo:

@@ -70,10 +70,21 @@ class Trials:
         found = [cfg for candidate, cfg in self.configs.items() if candidate.name == name]
         return f"{found[0].fingerprint()}-{self.split.record.split_hash}" if found else ""
 
-    def run(self, repetitions: int, told: Told = lambda run, step: None) -> list[Trial]:
-        """All trials, those that are not done yet made now; `told` hears of each step of those."""
-        trials = []
+    def run(
+        self,
+        repetitions: int,
+        told: Told = lambda run, step: None,
+        more: Callable[[int], bool] = lambda done: True,
+    ) -> list[Trial]:
+        """All trials, those that are not done yet made now; `told` hears of each step of those.
+
+        `more` says whether, after so many folds, another one is wanted.
+        """
+        trials: list[Trial] = []
         for number, (candidate, repetition, fold, learned, held) in enumerate(self.wanted(repetitions)):
+            done, others = divmod(number, len(self.configs))
+            if not others and not more(done):
+                break
             place = candidate.name, repetition, fold
             if place not in self.done or self.done[place].held.tolist() != held.tolist():
                 heard = partial(told, number)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -56,8 +57,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     except UserError:
         raise
     except Exception as error:  # whatever torch and safetensors make of bytes that may be any
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"{path} is damaged or not a file of weights: {reason}") from error
+        reason = str(error).strip().split("\n")[0].split(". ")[0]  # torch goes on with advice to take risks
+        raise UserError(f"{path} is damaged or not a file of weights: {reason}; give another") from error
     weights = _unwrapped(content)
     if not weights:
         raise UserError(f"{path} holds no weights")
@@ -105,7 +106,8 @@ def _hash_once(path: Path, size: int, changed: int) -> str:
 def _torch_load(path: Path) -> Any:
     if path.suffix not in (".pt", ".pth", ".bin", ".tar"):
         raise UserError(f"{path}: a file of weights ends with .safetensors, .pt or .pth")
-    return torch.load(path, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings(action="ignore"):  # of a file that then cannot be read, which is told
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _unwrapped(content: Any) -> dict[str, Tensor]:

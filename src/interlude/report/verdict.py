@@ -134,13 +134,14 @@ def _how(content: Content) -> str:
     crossed = content.fit.get("cross_validation") or {}
     times = int(crossed.get("repetitions", 1))
     repeated = f", repeated {times} times with other folds" if times > 1 else ""
+    basis = f" It was {shown(crossed['basis'])}." if crossed.get("basis") else ""
     note = f" {capital(shown(crossed['note']))}" if crossed.get("note") else ""
     return (
         f"Estimated by {crossed.get('folds')}-fold cross-validation inside the "
         f"{plural(int(crossed.get('images', 0)), 'labeled image')}{repeated}: each of them was judged by "
         f"models that had not learned from it. Those models had fewer labels to learn from than the saved "
         f"one, which makes the number a little low; that the best candidate was chosen on the same images "
-        f"makes it a little high.{note}"
+        f"makes it a little high.{basis}{note}"
     )
 
 
@@ -148,6 +149,8 @@ def _why_not(content: Content) -> str:
     crossed = content.fit.get("cross_validation") or {}
     why = shown(crossed.get("why_not") or "no labeled image was held out")
     why = why.removeprefix("no estimate possible: ")
+    if crossed.get("sampled") is not None:
+        return f"No estimate is possible: {why}, or give a test folder."
     return (
         f"No estimate is possible: {why}. A few more labels for each class, or a test folder, would give one."
     )

@@ -252,3 +252,29 @@ def test_an_empty_table_is_called_empty(tmp_path):
     table.write_text("\n \n")
     with pytest.raises(UserError, match="is empty"):
         read_label_file(table)
+
+
+def sampled_of(read):
+    return {path: entry.sampled for path, entry in read.entries.items()}
+
+
+def test_a_column_says_which_labels_were_drawn_at_random(table):
+    read = table("file_name,label,sampled\na,x,yes\nb,x,no\nc,y, YES \nd,y,True\ne,y,0\nf,y,\n")
+    assert sampled_of(read) == {"a": True, "b": False, "c": True, "d": True, "e": False, "f": None}
+    assert read.has_sample
+
+
+def test_without_the_column_nothing_is_known_of_a_sample(table):
+    read = table(PLAIN)
+    assert not read.has_sample
+    assert set(sampled_of(read).values()) == {None}
+
+
+def test_another_word_than_yes_or_no_is_refused_with_its_line(table):
+    with pytest.raises(UserError, match=r"line 3: 'maybe' is no answer in .* sampled; say yes or no$"):
+        table("file_name,label,sampled\na,x,yes\nb,x,maybe\n")
+
+
+def test_two_rows_make_a_sampled_image_only_if_neither_says_no(table):
+    text = "file_name,label,sampled\na,x,yes\na,x,no\nb,x,yes\nb,x,\nc,x,\nc,x,\n"
+    assert sampled_of(table(text)) == {"a": False, "b": True, "c": None}

@@ -355,3 +355,11 @@ def test_a_table_that_is_nowhere_is_called_as_the_user_called_it(tmp_path):
     (tmp_path / "a.png").touch()
     with pytest.raises(UserError, match=r"label file nowhere\.csv: no such file"):
         list_folder(tmp_path, "nowhere.csv")
+
+
+def test_the_sample_of_a_table_is_had_by_row(tmp_path):
+    root = touch(tmp_path, "a.png", "b.png", "c.png")
+    table(root, "file_name,label,sampled\nc.png,x,yes\na.png,y,no\n")
+    assert list_folder(root).sampled.tolist() == [False, False, True]
+    table(root, "file_name,label\nc.png,x\n")
+    assert list_folder(root).sampled is None

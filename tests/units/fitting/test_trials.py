@@ -90,6 +90,17 @@ def test_nothing_is_told_of_runs_that_were_finished_before(trials: Trials) -> No
     again.run(1, lambda run, step: pytest.fail("a finished run was told of"))
 
 
+def test_it_ends_before_a_fold_that_there_is_no_time_for(trials: Trials) -> None:
+    asked: list[int] = []
+
+    def more(done: int) -> bool:
+        asked.append(done)
+        return done < 1
+
+    assert [(x.repetition, x.fold) for x in trials.run(2, more=more)] == [(0, 0)]
+    assert asked == [0, 1]
+
+
 def test_runs_of_other_settings_do_not_count(trials: Trials) -> None:
     trials.run(1)
     (candidate,) = trials.configs
