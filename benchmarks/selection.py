@@ -6,15 +6,17 @@
 Each draw takes a random part of the training images as the unlabeled folder. From it labels are chosen in the
 ways of `interlude app`, and a logistic regression on what is known of the images, pixels or the vectors of a
 frozen network, is trained on them and judged on test images. A class that no label was chosen of is never
-predicted. All ways see the same draws; differences to random choice are paired, their 95% intervals by
-Student's t. The result is in results/selection.json.
+predicted. All ways see the same draws; differences are paired, their 95% intervals by Student's t. Where a
+part of the labels is drawn at random, five folds of those are held out in turn and judged by what all other
+labels teach; the error of that estimate is the share that is right, less that of the test images. The result
+is in results/selection.json.
 """
 
 import argparse
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ DRAWS = 10
 AT_FIRST = 40  # labels before there is a model
 WITH_A_MODEL = ((20, 40), (40, 80), (100, 200))  # labels of the model, and those in the end
 SHARE = 2 / 3  # of the pool that a draw takes
+PARTS = {"half": 2, "a third": 3}  # of the labels that are drawn at random
+FOLDS = 5
 POOL, TEST = 3000, 2000  # images of CIFAR-10
 
 
@@ -56,12 +60,26 @@ class Draw:
 
     data: Data
     seed: int
+    apart: bool = False  # whether choices take no notice of the labels that were drawn at random
 
     @property
     def rows(self) -> Rows:
         """The images that are there."""
         count = len(self.data.labels)
         return np.random.default_rng(self.seed).permutation(count)[: int(SHARE * count)]
+
+    @property
+    def order(self) -> Rows:
+        """The images in a random order."""
+        return np.random.default_rng(5000 + self.seed).permutation(self.rows)
+
+    def sample(self, taken: Rows) -> Rows:
+        """Those of the images taken with which the random order begins."""
+        return np.asarray(self.order[np.logical_and.accumulate(np.isin(self.order, taken))])
+
+    def chosen(self, taken: Rows) -> Rows:
+        """Those of the images taken that further choices take notice of."""
+        return np.setdiff1d(taken, self.sample(taken)) if self.apart else taken
 
     def random(self, taken: Rows, count: int) -> Rows:
         """More images by chance."""
@@ -71,7 +89,7 @@ class Draw:
     def typical(self, points: str, taken: Rows, count: int) -> Rows:
         """More images, typical and diverse."""
         free = np.setdiff1d(self.rows, taken)
-        return select.typical(self.data.points[points], free, taken, count, self.seed)
+        return select.typical(self.data.points[points], free, self.chosen(taken), count, self.seed)
 
     def spread(self, points: str, taken: Rows, count: int) -> Rows:
         """More images, by chance from each kind."""
@@ -87,7 +105,7 @@ class Draw:
         """More images, typical and diverse, of the half that such a model is less certain of."""
         free, margins = self._doubts(taken)
         half = select.less_certain(margins, free, count)
-        return select.typical(self.data.points[points], half, taken, count, self.seed)
+        return select.typical(self.data.points[points], half, self.chosen(taken), count, self.seed)
 
     def _doubts(self, taken: Rows) -> tuple[Rows, Points]:
         """The images left, and how far a model of those taken is from wavering over each."""
@@ -105,6 +123,15 @@ class Draw:
         """Per cent of the test images that are right."""
         return 100 * float(self.learn(taken).score(self.data.test_inputs, self.data.test_labels))
 
+    def estimate(self, taken: Rows) -> float:
+        """Per cent of the sample that are right, judged by what all other labels taken teach."""
+        sample, right = self.sample(taken), 0
+        for part in range(FOLDS):
+            held = sample[part::FOLDS]
+            model = self.learn(np.setdiff1d(taken, held))
+            right += int((model.predict(self.data.inputs[held]) == self.data.labels[held]).sum())
+        return 100 * right / len(sample)
+
 
 Way = Callable[[Draw], Rows]
 More = Callable[[Draw, Rows, int], Rows]
@@ -118,6 +145,18 @@ def steps(*parts: tuple[More, int]) -> Way:
         for more, total in parts:
             taken = np.concatenate([taken, more(draw, taken, total - len(taken))])
         return taken
+
+    return choose
+
+
+def mixed(more: More, every: int, *, apart: bool = True) -> More:
+    """One of so many labels drawn at random, the others chosen."""
+
+    def choose(draw: Draw, taken: Rows, count: int) -> Rows:
+        number = max(0, (len(taken) + count) // every - len(draw.sample(taken)))
+        drawn = draw.order[~np.isin(draw.order, taken)][:number]
+        known = np.concatenate([taken, drawn])
+        return np.concatenate([drawn, more(replace(draw, apart=apart), known, count - number)])
 
     return choose
 
@@ -138,14 +177,26 @@ def ways(data: Data) -> dict[int, dict[str, Way]]:
     early: dict[str, Way] = {"random": steps((Draw.random, AT_FIRST))}
     for name in data.points:
         early |= {f"{kind} by {name}": steps((on(name)[kind], AT_FIRST)) for kind in ("spread", "typical")}
+    typical = best["typical"]
+    for part, every in PARTS.items():
+        early[f"{part} random, the others typical"] = steps((mixed(typical, every), AT_FIRST))
+        beside = mixed(typical, every, apart=False)
+        early[f"{part} random, the others typical and elsewhere"] = steps((beside, AT_FIRST))
     compared = {AT_FIRST: early}
     for start, total in WITH_A_MODEL:
+        half = {
+            f"half random, the others {start} typical, then {kind}": steps(
+                (mixed(typical, 2), start), (mixed(more, 2), total)
+            )
+            for kind, more in best.items()
+            if kind not in ("random", "spread")
+        }
         known = {
             f"{start} typical, then {kind}": steps((best["typical"], start), (more, total))
             for kind, more in best.items()
             if kind != "spread"
         }
-        compared[total] = {"random": steps((Draw.random, total)), **compared.get(total, {}), **known}
+        compared[total] = {"random": steps((Draw.random, total)), **compared.get(total, {}), **known, **half}
     return compared
 
 
@@ -153,16 +204,27 @@ def compare(data: Data) -> list[dict[str, Any]]:
     """A line for each way of choosing."""
     lines = []
     for labels, known in ways(data).items():
-        found = {
-            name: [Draw(data, seed).accuracy(way(Draw(data, seed))) for seed in range(DRAWS)]
-            for name, way in known.items()
-        }
-        for name, values in found.items():
-            gain = np.array(values) - np.array(found["random"])
-            line = {"data": data.name, "labels": labels, "way": name, "accuracy": interval(values)}
-            lines.append(line | {"gain_over_random": interval(gain) if name != "random" else None})
-            print(json.dumps(lines[-1]), flush=True)
+        found: dict[str, NDArray[np.float64]] = {}
+        for name, way in known.items():
+            draws = [Draw(data, seed) for seed in range(DRAWS)]
+            taken = [way(draw) for draw in draws]
+            found[name] = np.array([draw.accuracy(rows) for draw, rows in zip(draws, taken, strict=True)])
+            gain = interval(found[name] - found["random"]) if name != "random" else None
+            line = {"data": data.name, "labels": labels, "way": name, "accuracy": interval(found[name])}
+            line |= {"gain_over_random": gain}
+            if " random, " in name:
+                told = [draw.estimate(rows) for draw, rows in zip(draws, taken, strict=True)]
+                line |= {"error_of_the_estimate": interval(np.array(told) - found[name])}
+                line |= {"against_all_chosen": interval(found[name] - found[all_chosen(name, known)])}
+            lines.append(line)
+            print(json.dumps(line), flush=True)
     return lines
+
+
+def all_chosen(name: str, known: dict[str, Way]) -> str:
+    """The way that chooses all labels as this one chooses some."""
+    rest = name.partition(", the others ")[2].removesuffix(" and elsewhere")
+    return rest if rest in known else [way for way in known if way.startswith("typical by ")][-1]
 
 
 def interval(values: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:

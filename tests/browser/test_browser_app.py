@@ -355,6 +355,96 @@ def test_a_hundred_thousand_images_need_few_elements(shared, visit):
     expect(page.locator("#tile-0 img.ready")).to_be_visible()
 
 
+def many_images(route):
+    """Five thousand images, as the server would list them."""
+    query = dict(part.split("=") for part in route.request.url.partition("?")[2].split("&"))
+    rows = range(int(query["offset"]), min(5000, int(query["offset"]) + 200))
+    images = [{"id": row % 100, "name": f"{row}.png", "label": None} for row in rows]
+    route.fulfill(json={"total": 5000, "images": images})
+
+
+# what a wheel does that was turned just before: it scrolls on, frame by frame
+TURNING = """() => {
+    const wall = document.getElementById("wall");
+    let frame = 0;
+    const turn = () => {
+        wall.scrollTop = 40_000 + 100 * frame;
+        frame += 1;
+        if (frame < 8) requestAnimationFrame(turn);
+    };
+    turn();
+}"""
+
+
+@pytest.mark.parametrize(("key", "tile"), [("Home", "#tile-0"), ("End", "#tile-4999")])
+def test_the_keys_to_the_ends_win_over_a_wheel_that_still_turns(shared, visit, key, tile):
+    page = visit(shared.address)
+    enter(page, "results")
+    page.route("**/api/images?*", many_images)
+    page.click("#tab-look")
+    expect(page.locator("#total")).to_have_text("5,000 images")
+    page.evaluate(TURNING)
+    page.keyboard.press(key)
+    page.wait_for_timeout(1000)
+    expect(page.locator(tile)).to_be_in_viewport(ratio=0.9)
+    page.mouse.move(600, 400)
+    page.mouse.wheel(0, 2000 if key == "Home" else -2000)  # it is let go by the next turn
+    expect(page.locator(tile)).not_to_be_in_viewport()
+
+
+def test_a_key_to_the_end_is_not_lost_while_the_list_is_on_its_way(shared, visit):
+    page = visit(shared.address)
+    enter(page, "results")
+    waiting, pressed = [], []
+
+    def answer(route):
+        if pressed:
+            many_images(route)
+        else:
+            waiting.append(route)
+
+    page.route("**/api/images?*", answer)
+    page.click("#tab-look")
+    while not waiting:
+        page.wait_for_timeout(50)
+    page.keyboard.press("End")
+    pressed.append("End")
+    for route in waiting:
+        many_images(route)
+    expect(page.locator("#tile-4999")).to_be_in_viewport()
+
+
+def test_the_wall_stays_where_it_is_when_only_its_height_changes(shared, visit):
+    page = visit(shared.address, viewport={"width": 1280, "height": 800})
+    enter(page, "results")
+    page.route("**/api/images?*", many_images)
+    page.click("#tab-look")
+    expect(page.locator("#total")).to_have_text("5,000 images")
+    page.evaluate("document.getElementById('wall').scrollTop = 12_345")
+    page.set_viewport_size({"width": 1280, "height": 700})
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.getElementById('wall').scrollTop") == 12_345
+
+
+def test_every_second_image_is_drawn_at_random_and_says_so_in_both_views(fresh, visit):
+    page = visit(fresh.address)
+    name_classes(page)
+    said = []
+    for _ in range(6):
+        page.wait_for_selector("#frame img.ready")
+        said.append("counts for the honest number" in page.inner_text("#why"))
+        label(page, fresh.truth, 1)
+    assert said == [True, False] * 3
+    page.click("#tab-results")
+    expect(page.locator("#train-line")).to_contain_text("Label 5 more of the random images")
+    page.click("#tab-label")
+    page.click("#grid")
+    expect(page.locator("#tiles .drawn")).to_have_count(12)
+    page.wait_for_timeout(1500)
+    with (fresh.folder / ".interlude" / "labels.csv").open(newline="") as file:
+        assert sorted(row["sampled"] for row in csv.DictReader(file)) == ["no"] * 3 + ["yes"] * 3
+
+
 def test_another_order_or_choice_shows_every_picture_again(shared, visit):
     page = visit(shared.address)
     enter(page, "look")

@@ -149,6 +149,22 @@ def test_a_signal_ends_it_in_order_with_the_labels_in_their_table(start, digits,
     assert (digits / ".interlude" / "labels.csv").read_text().count("\n") == 3
 
 
+def test_labels_in_sub_folders_are_there_when_the_page_opens_and_are_not_read_in_twice(start, digits) -> None:
+    for path in sorted(digits.glob("*.png")):
+        place = digits / (("zero", "one", "unlabeled")[int(path.name[0]) if path.name < "1-02" else 2])
+        place.mkdir(exist_ok=True)
+        path.rename(place / path.name)
+    page = start()
+    first = page.json("/api/state")
+    assert [one["name"] for one in first["classes"]] == ["one", "zero"]
+    (image, *_) = page.json("/api/images?filter=labeled&limit=1")["images"]
+    page.json("/api/labels", {"ids": [image["id"]], "value": None})
+    assert page.stop(signal.SIGTERM) == 143
+    assert f"read in {first['labeled']} labels" in page.errors
+    again = start()
+    assert again.json("/api/state")["labeled"] == first["labeled"] - 1
+
+
 def test_an_open_stream_of_events_does_not_hold_up_the_end(start) -> None:
     page = start()
     stream = urlopen(Request(f"{page.home}/api/events", headers={"x-token": page.token}), timeout=PATIENCE)

@@ -41,6 +41,7 @@ class Settings(Options):
     )
     browser: bool = option(True, "open the page in a browser")
     out: Path | None = option(None, "folder for labels, thumbnails and fits; default FOLDER/.interlude")
+    labels: str | None = option(None, "table (CSV or TSV) of labels there are already, read in once")
     weights: str | None = option(None, "file of weights of the pretrained network, instead of a download")
     host: str = option("127.0.0.1", "address to listen at; others than this machine's need --allow-remote")
     allow_remote: bool = option(False, "let other machines in, who have the address with its token")
@@ -70,7 +71,7 @@ def run(folder: Path, /, *, settings: Annotated[Settings, Parameter(name="*")] =
     place = make_place(folder, settings.out)
     ports = [*last_port(place), 0] if settings.port is None else [settings.port]
     with listening(settings.host, ports) as door, alone(place, door):
-        project = Project(folder, place, weights=settings.weights)
+        project = Project(folder, place, weights=settings.weights, table=settings.labels)
         serve(project, settings, door)
 
 
@@ -159,6 +160,8 @@ def serve(project: Any, settings: Settings, door: socket.socket) -> None:
         print(f"{len(project.album):,} images; the page is at {where}", flush=True)
         if not is_loopback(settings.host):
             note("warning: other machines can open the page too; whoever has its address can read the images")
+        if project.num_read_in:
+            note(f"read in {project.num_read_in:,} labels that were there already")
         note(f"labels are kept in {project.place}; Ctrl-C ends the page")
         if settings.browser:
             threading.Thread(target=open_page, args=(server, where), daemon=True).start()

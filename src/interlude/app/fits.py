@@ -19,17 +19,20 @@ from interlude.lock import LOCK
 OUTCOME, POOL, REPORT = "fit.json", "unlabeled.csv", "report.html"
 MODEL = ("config.json", "model.safetensors", "calibration.safetensors")
 LONGEST = 24 * 3600.0  # seconds of a budget
+NOT_DRAWN = "none of its labels was known to be drawn at random; train again"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a finished fit came to; `accuracy` is balanced, by cross-validation, in percent."""
+    """What a finished fit came to; `accuracy` is balanced, of labels drawn at random, in percent."""
 
     fit: str
     labels: int
     accuracy: float | None
     low: float | None
     high: float | None
+    judged: int  # labels that were drawn at random, and held out in turn
+    basis: str  # the same in words
     reason: str  # why there is no accuracy
     verdict: str
     outcome: str
@@ -201,14 +204,19 @@ def _summary(name: str, content: dict[str, Any]) -> Iterator[Fit]:
     """The outcome of a fit in short."""
     try:
         kept = next(x for x in content["candidates"] if x["name"] == content["verdict"]["kept"])
-        figures = kept["balanced_accuracy"] or {}
+        crossed = content["cross_validation"]
+        is_honest = crossed.get("sampled") is not None  # else the labels were chosen, and flatter or lower it
+        figures = kept["balanced_accuracy"] if is_honest else None
+        figures = figures or {}
         yield Fit(
             fit=name,
             labels=sum(content["counts"]["labeled"].values()),
             accuracy=figures.get("mean"),
             low=figures.get("low"),
             high=figures.get("high"),
-            reason=content["cross_validation"]["why_not"],
+            judged=crossed["images"] if is_honest else 0,
+            basis=crossed.get("basis", ""),
+            reason=crossed["why_not"] if is_honest else NOT_DRAWN,
             verdict=content["verdict"]["sentence"],
             outcome=content["verdict"]["outcome"],
             seconds=content["seconds"]["total"],

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ MARKS = {word: mark for mark, word in WORDS.items()}
 NAMELESS = ("", "nan")  # what a table of labels takes for no label
 LONGEST = 100  # letters of a class name
 MOST = 500  # classes
+BEFORE = ("folder", "table")  # who gave labels that were there before the page
 
 Value = int | Literal["skip", "strange"] | None
 
@@ -53,6 +54,8 @@ class Labels:
         self.paths, self.log, self.lock = paths, log, RLock()
         self.row_of = {path: row for row, path in enumerate(paths)}
         self.marks: NDArray[np.int32] = np.full(len(paths), NONE, np.int32)
+        self.touched = np.zeros(len(paths), np.bool_)  # images that something was ever said about
+        self.by_hand = np.zeros(len(paths), np.bool_)  # images whose mark was given on the page
         self.classes: dict[int, str] = {}
         self.version = 0  # grows with every change
         self._next_class = 0
@@ -103,6 +106,27 @@ class Labels:
             if changed:
                 self._do([_entry(self.paths[row], mark) for row in changed])
 
+    def read_in(self, found: Mapping[int, str], who: str) -> int:
+        """Take over labels from before the page, by image; how many.
+
+        What was ever said about an image here, be it that it has no label, is worth more.
+        """
+        with self.lock:
+            new = {row: " ".join(name.split()) for row, name in found.items() if not self.touched[row]}
+            numbers = {name.casefold(): number for number, name in self.classes.items()}
+            names: dict[str, str] = {}
+            for name in new.values():
+                names.setdefault(name.casefold(), name)
+            missing = [self._checked(name, taken=()) for key, name in names.items() if key not in numbers]
+            if len(self.classes) + len(missing) > MOST:
+                raise UserError(f"there can be at most {MOST} classes")
+            added = list(enumerate(missing, self._next_class))
+            numbers |= {name.casefold(): number for number, name in added}
+            labels = [_entry(self.paths[row], numbers[name.casefold()]) for row, name in new.items()]
+            if labels:
+                self._do([*(_about("class-add", *pair) for pair in added), *labels], who)
+            return len(labels)
+
     def undo(self) -> Undone | None:
         """Take back the last marks that were given at once; None if there are none."""
         with self.lock:
@@ -131,14 +155,14 @@ class Labels:
         found = np.bincount(self.marks[self.marks >= 0], minlength=self._next_class)
         return {number: int(found[number]) for number in self.classes}
 
-    def table(self) -> str:
-        """The labels as `fit` reads them: file_name,label."""
-        text = io.StringIO()
+    def table(self, drawn: Collection[int] = ()) -> str:
+        """The labels as `fit` reads them, file_name,label,sampled: `drawn` are those drawn at random."""
+        text, sampled = io.StringIO(), set(drawn)
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["file_name", "label"])
+        rows.writerow(["file_name", "label", "sampled"])
         with self.lock:
             rows.writerows(
-                [self.paths[row], self.classes[int(self.marks[row])]]
+                [self.paths[row], self.classes[int(self.marks[row])], "yes" if row in sampled else "no"]
                 for row in np.flatnonzero(self.marks >= 0).tolist()
             )
         return text.getvalue()
@@ -161,8 +185,8 @@ class Labels:
         """A mark of before, unless its class is gone."""
         return mark if mark < 0 or mark in self.classes else NONE
 
-    def _do(self, entries: Sequence[Entry]) -> None:
-        self._fold(self.log.append(entries))
+    def _do(self, entries: Sequence[Entry], who: str | None = None) -> None:
+        self._fold(self.log.append(entries, who))
 
     def _fold(self, events: Iterable[Event]) -> None:
         """Bring what is known up to date with these events."""
@@ -188,6 +212,9 @@ class Labels:
             self.marks[row] = self._still(int(event.value or NONE))
         else:
             self.marks[row] = MARKS.get(event.kind, NONE)
+        self.touched[row], self.by_hand[row] = True, event.who not in BEFORE
+        if not self.by_hand[row]:
+            return
         if event.undoes is None:
             if not self._stack or self._stack[-1][0] != event.action:
                 self._stack.append((event.action, []))

@@ -67,8 +67,8 @@ class Log:
                 f"the labels in {path} cannot be opened ({error}); choose another place by --out"
             ) from None
 
-    def append(self, entries: Sequence[Entry]) -> list[Event]:
-        """Write down what was done at once, all of it or nothing."""
+    def append(self, entries: Sequence[Entry], who: str | None = None) -> list[Event]:
+        """Write down what was done at once, all of it or nothing; by the user, if nobody else is named."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with self._lock:
             cursor = self._file.cursor()
@@ -76,7 +76,7 @@ class Log:
             try:
                 (last,) = cursor.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()
                 events = [
-                    Event(last + 1 + place, last + 1, now, self._who, *entry)
+                    Event(last + 1 + place, last + 1, now, who or self._who, *entry)
                     for place, entry in enumerate(entries)
                 ]
                 cursor.executemany(f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", events)

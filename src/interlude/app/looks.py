@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from interlude.app.images import Album
+from interlude.app.sample import random_order
 from interlude.app.select import Points, Rows
 from interlude.data.decode import Unreadable
 
@@ -14,7 +15,6 @@ SIDE = 8
 FIRST = 500  # images whose looks are enough for a first proposal
 PATIENCE = 1.5  # seconds after which fewer have to do
 MOST = 5000  # images that are looked at
-SEED = 0
 
 
 class Looks:
@@ -22,7 +22,7 @@ class Looks:
 
     def __init__(self, album: Album) -> None:
         self.album = album
-        self.order = np.random.default_rng(SEED).permutation(len(album))[:MOST]
+        self.order = random_order(album.paths)[:MOST]
         self.points: Points = np.zeros((len(album), 3 * SIDE * SIDE), np.float32)
         self.seen = np.zeros(len(album), np.bool_)
         self.broken = np.zeros(len(album), np.bool_)

@@ -9,16 +9,18 @@ from threading import Event, Thread
 from typing import Any, ParamSpec, TypeVar
 
 from interlude.app.background import Doctor, Features
+from interlude.app.before import labels_before
 from interlude.app.beliefs import Beliefs
 from interlude.app.fits import Fits
 from interlude.app.forecast import Point, forecast
 from interlude.app.images import Album
-from interlude.app.labels import MARKS, Labels
+from interlude.app.labels import MARKS, NONE, Labels
 from interlude.app.log import Log
 from interlude.app.looks import Looks
 from interlude.app.propose import Proposer
 from interlude.errors import RunError, UserError
 from interlude.files import write_whole
+from interlude.fitting.sample import LEAST_SAMPLE
 
 STATE = ".interlude"
 P = ParamSpec("P")
@@ -29,18 +31,22 @@ TICK = 0.5  # seconds between two looks at work in hand
 class Project:
     """A folder of images with what is known of it; `start` sets off the work in the background."""
 
-    def __init__(self, folder: Path, state: Path, *, weights: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, state: Path, *, weights: str | None = None, table: str | None = None
+    ) -> None:
         self.folder, self.place = folder, state
         self.session = secrets.token_hex(8)
         self.album = Album(folder, state / "thumbnails")
         self.labels = Labels(Log(state / "labels.sqlite"), self.album.paths)
+        found = labels_before(self.album, table)
+        self.num_read_in = self.writing(self.labels.read_in, found.labels, found.where) if found else 0
         self.looks = Looks(self.album)
         self.proposer = Proposer(self.labels, self.looks)
         self.fits = Fits(self.album.root, state / "fits", self.labels, weights)
         self.features = Features(self.album, self.looks, state, weights)
         self.doctor = Doctor(self.album, state)
         self.proposer.learn(None, self.fits.beliefs())
-        self._saved, self._more = -1, 0
+        self._saved, self._more = (-1, 0), 0
         self._stop = Event()
         self._ticks = Thread(target=self._tick, name="ticks", daemon=True)
 
@@ -87,6 +93,7 @@ class Project:
         """What the page shows at all times."""
         with self.labels.lock:
             counts, marks, latest = self.labels.counts(), self.labels.marks, self.fits.latest()
+            sampled = int((marks[self.proposer.sample.drawn(marks != NONE)] >= 0).sum())
             return {
                 "session": self.session,
                 "folder": self.album.root.name,
@@ -96,6 +103,7 @@ class Project:
                     for number, name in self.labels.classes.items()
                 ],
                 "labeled": sum(counts.values()),
+                "sample": {"labels": sampled, "least": LEAST_SAMPLE},
                 "skipped": int((marks == MARKS["skip"]).sum()),
                 "strange": int((marks == MARKS["strange"]).sum()),
                 "can_undo": self.labels.can_undo,
@@ -115,11 +123,16 @@ class Project:
 
     def save(self) -> Path:
         """The labels as a table for `fit`, written if it is not up to date."""
-        path, version = self.place / "labels.csv", self.labels.version
+        path, version = self.place / "labels.csv", (self.labels.version, int(self.looks.broken.sum()))
         if version != self._saved or not path.exists():
-            write_whole(path, self.labels.table(), sync=True)
+            write_whole(path, self.table(), sync=True)
             self._saved = version
         return path
+
+    def table(self) -> str:
+        """The labels of this moment for `fit`, with which of them were drawn at random."""
+        with self.labels.lock:
+            return self.labels.table(self.proposer.sample.drawn(self.labels.marks != NONE).tolist())
 
     def results(self) -> dict[str, Any]:
         """What the fits came to, the curve over labels, and what more labels would buy."""
@@ -144,10 +157,11 @@ class Project:
 
     def _look_after(self) -> None:
         """See what the processes beside us have done."""
-        finished = self.fits.poll()
         self.features.poll()
-        self.proposer.learn(self.features.points, self.fits.beliefs() if finished else self.beliefs)
-        self._more += finished  # what the page asks for from now on rests on the new model
+        with self.labels.lock:  # as `state` does: who hears that a fit is done finds its beliefs here
+            finished = self.fits.poll()
+            self.proposer.learn(self.features.points, self.fits.beliefs() if finished else self.beliefs)
+            self._more += finished
         if self.looks.are_enough:  # who has just started to label is not to wait for what comes later
             self.features.start()
             if self.features.job is None:

@@ -15,6 +15,7 @@ from interlude.app.fits import MODEL, REPORT
 from interlude.app.images import SIZES
 from interlude.app.labels import Conflict, Missing
 from interlude.app.project import Project
+from interlude.app.propose import RANDOM, Proposal
 from interlude.app.security import Guard
 from interlude.errors import RunError, UserError
 
@@ -135,8 +136,7 @@ def label_routes(project: Project) -> APIRouter:
     @router.get("/api/next")
     def propose(count: Annotated[int, Query(ge=1, le=PROPOSED)] = 24, skip: str = "") -> dict[str, Any]:
         without = {int(word) for word in skip.split(",") if word.isdecimal()}
-        found = project.proposer.next(count, without)
-        told = [grid.describe(p.row, labels, project.beliefs) | {"why": p.why} for p in found]
+        told = [_proposed(project, proposal) for proposal in project.proposer.next(count, without)]
         return {"session": project.session, "images": told}
 
     @router.post("/api/labels")
@@ -153,6 +153,12 @@ def label_routes(project: Project) -> APIRouter:
         return {"undone": told, **project.state()}
 
     return router
+
+
+def _proposed(project: Project, proposal: Proposal) -> dict[str, Any]:
+    """What is told of a proposal; who labels an image that judges the model does not hear its guess."""
+    beliefs = None if proposal.why == RANDOM else project.beliefs
+    return grid.describe(proposal.row, project.labels, beliefs) | {"why": proposal.why}
 
 
 def look_routes(project: Project) -> APIRouter:
@@ -187,7 +193,7 @@ def fit_routes(project: Project) -> APIRouter:
 
     @router.post("/api/train")
     def train(body: Train) -> dict[str, Any]:
-        project.fits.start(body.budget, project.labels.table(), force=body.force)
+        project.fits.start(body.budget, project.table(), force=body.force)
         return project.state()
 
     @router.post("/api/train/stop")
@@ -218,7 +224,7 @@ def export_routes(project: Project) -> APIRouter:
 
     @router.get("/api/export/labels.csv")
     def labels() -> Response:
-        return Response(project.labels.table(), media_type="text/csv", headers=_saved_as("labels.csv"))
+        return Response(project.table(), media_type="text/csv", headers=_saved_as("labels.csv"))
 
     @router.get("/api/export/model/{name}")
     def model(name: str) -> StreamingResponse:

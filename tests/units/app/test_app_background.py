@@ -217,10 +217,11 @@ def doubts(rows):
 
 
 def test_new_knowledge_makes_new_proposals(queue):
-    before = [p.row for p in queue.next(10, set())]
-    unsure = [row for row in range(100) if row not in before][:50]
+    queue.labels.mark(list(range(20)), 0)
+    before = {p.row for p in queue.next(10, set())}
+    unsure = [row for row in range(20, 100) if row not in before][:40]
     queue.learn(None, doubts(unsure))
-    after = queue.next(10, set())
+    after = [p for p in queue.next(30, set()) if p.why != "random"]
     assert {p.row for p in after} <= set(unsure)
     assert {p.why for p in after} == {"uncertain"}
 
@@ -234,7 +235,13 @@ def test_what_is_known_already_leaves_the_proposals_as_they_are(queue):
     assert queue.next(9, set()) == before[1:]
 
 
-def test_with_few_labels_the_uncertain_half_is_asked_by_kind_and_with_many_by_doubt(queue, monkeypatch):
+def test_with_few_labels_chosen_images_have_nothing_to_do_with_the_doubts_of_a_model(queue):
+    before = queue.next(10, set())
+    queue.learn(None, doubts(range(50)))
+    assert queue.next(10, set()) == before
+
+
+def test_with_few_labels_one_of_each_kind_is_asked_about_and_with_many_by_doubt(queue, monkeypatch):
     asked = []
     for name in ("typical", "spread", "uncertain"):
         real = getattr(propose.select, name)
@@ -243,13 +250,13 @@ def test_with_few_labels_the_uncertain_half_is_asked_by_kind_and_with_many_by_do
         )
     for points in (None, queue.looks.points):
         queue.learn(points, doubts(range(50)))
-        queue.next(1, set())
+        queue.next(2, set())
     queue.labels.mark(list(range(60, 79)), 0)
     queue.learn(None, doubts(range(50)))
-    queue.next(1, set())
+    queue.next(2, set())
     queue.labels.mark([79], 1)  # ten for each of the two classes
     queue.learn(None, doubts(range(50)))
-    queue.next(1, set())
+    queue.next(2, set())
     assert asked == ["spread", "typical", "spread", "uncertain"]
 
 

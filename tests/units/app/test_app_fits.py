@@ -23,7 +23,12 @@ def outcome(labels=4, mean=80.0):
         "candidates": [{"name": "a", "balanced_accuracy": None}, {"name": "b", "balanced_accuracy": figures}],
         "verdict": {"kept": "b", "sentence": "it helped", "outcome": "helped"},
         "counts": {"labeled": {"cat": labels // 2, "dog": labels - labels // 2}},
-        "cross_validation": {"why_not": "" if figures else "too few labels"},
+        "cross_validation": {
+            "why_not": "" if figures else "too few labels",
+            "images": 9 if figures else 0,
+            "sampled": 9,
+            "basis": "judged on 9",
+        },
         "seconds": {"total": 12.5},
         "created": "2026-01-01T00:00:00+00:00",
     }
@@ -148,12 +153,24 @@ def test_what_a_fit_came_to_is_told_in_short(fits, place):
         "accuracy": None,
         "low": None,
         "high": None,
+        "judged": 0,
+        "basis": "judged on 9",
         "reason": "too few labels",
         "verdict": "it helped",
         "outcome": "helped",
         "seconds": 12.5,
         "time": "2026-01-01T00:00:00+00:00",
     }
+
+
+def test_a_number_from_labels_that_were_chosen_is_not_told(fits, place):
+    finish(place, "001")
+    told = json.loads((place / "001" / "fit.json").read_text())
+    told["cross_validation"]["sampled"] = None
+    (place / "001" / "fit.json").write_text(json.dumps(told))
+    fit = fits.latest()
+    assert (fit.accuracy, fit.low, fit.high, fit.judged) == (None, None, None, 0)
+    assert "train again" in fit.reason
 
 
 def test_fits_are_told_in_the_order_in_which_they_began(fits, place):

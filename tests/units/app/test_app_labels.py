@@ -134,6 +134,52 @@ def test_the_table_is_what_fit_reads(labels, tmp_path):
     assert {name: entry.label for name, entry in entries.items()} == {"3.png": "cat", "4.png": 'a "dog", big'}
 
 
+def test_the_table_says_which_labels_were_drawn_at_random(labels, tmp_path):
+    labels.mark([3, 4, 5], CAT)
+    path = tmp_path / "labels.csv"
+    path.write_text(labels.table([4, 7]), encoding="utf-8")
+    entries = read_label_file(path).entries
+    assert {name: entry.sampled for name, entry in entries.items()} == {
+        "3.png": False,
+        "4.png": True,
+        "5.png": False,
+    }
+
+
+def test_labels_from_before_are_in_the_log_with_where_they_are_from(labels):
+    assert labels.read_in({1: "dog", 2: " Fox", 3: "fox"}, "folder") == 3
+    assert labels.classes == {CAT: "cat", DOG: "dog", 2: "Fox"}
+    assert labels.marks[:4].tolist() == [-1, DOG, 2, 2]
+    assert {event.who for event in labels.log.read() if event.path} == {"folder"}
+    assert seen(again(labels)) == seen(labels)
+
+
+def test_labels_from_before_are_read_in_once(labels):
+    found = {1: "dog", 2: "cat"}
+    labels.read_in(found, "table")
+    events = len(list(labels.log.read()))
+    assert again(labels).read_in(found, "table") == 0
+    assert len(list(labels.log.read())) == events
+
+
+def test_labels_from_before_never_override_what_was_said_on_the_page(labels):
+    labels.mark([1], CAT)
+    labels.mark([2], "skip")
+    labels.mark([3], DOG)
+    labels.undo()
+    assert labels.read_in({1: "dog", 2: "dog", 3: "dog", 4: "dog"}, "folder") == 1
+    assert [labels.value(row) for row in (1, 2, 3, 4)] == [CAT, "skip", None, DOG]
+
+
+def test_an_undo_does_not_reach_labels_from_before(labels):
+    labels.read_in({1: "dog"}, "folder")
+    assert not labels.can_undo
+    labels.mark([1], CAT)
+    labels.undo()
+    assert labels.value(1) == DOG
+    assert labels.undo() is None
+
+
 def test_the_label_of_a_file_that_is_away_comes_back_with_it(labels):
     labels.mark([3], CAT)
     without = again(labels, [path for path in labels.paths if path != "3.png"])
@@ -148,7 +194,7 @@ def test_a_label_of_a_class_that_was_removed_while_its_file_was_away_is_gone(lab
 
 
 def test_a_failed_write_changes_nothing(labels, monkeypatch):
-    def full(entries):
+    def full(entries, who):
         raise OSError("disk full")
 
     monkeypatch.setattr(labels.log, "append", full)

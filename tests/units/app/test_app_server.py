@@ -2,12 +2,16 @@
 
 import json
 import sqlite3
+import threading
 from importlib.resources import files
 
+import numpy as np
 import pytest
 
-STATE = ["session", "folder", "images", "classes", "labeled", "skipped", "strange", "can_undo", "phase"]
-STATE += ["features", "training", "latest", "changed"]
+from interlude.app.beliefs import Beliefs
+
+STATE = ["session", "folder", "images", "classes", "labeled", "sample", "skipped", "strange", "can_undo"]
+STATE += ["phase", "features", "training", "latest", "changed"]
 
 
 @pytest.fixture
@@ -93,7 +97,7 @@ def test_numbers_that_another_server_gave_are_not_taken(named):
 
 
 def test_a_label_that_the_disk_does_not_take_is_not_confirmed(named, project, monkeypatch):
-    def full(entries):
+    def full(entries, who):
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(project.labels.log, "append", full)
@@ -178,10 +182,12 @@ def test_there_is_nothing_to_stop_at_first(client):
     assert client.post("/api/train/stop").status_code == 409
 
 
-def test_the_labels_can_be_taken_away(named):
-    mark(named, [0], 0)
+def test_the_labels_can_be_taken_away(named, project):
+    first, _, third, *_ = project.proposer.sample.order.tolist()
+    mark(named, [first, third], 0)
     answer = named.get("/api/export/labels.csv")
-    assert answer.text == "file_name,label\na.png,cat\n"
+    wanted = {f"{project.album.paths[first]},cat,yes", f"{project.album.paths[third]},cat,no"}
+    assert set(answer.text.splitlines()) == {"file_name,label,sampled", *wanted}
     assert 'filename="labels.csv"' in answer.headers["content-disposition"]
 
 
@@ -195,21 +201,57 @@ def test_beliefs_of_a_finished_fit_are_there_when_the_page_hears_of_it(named, pr
     class Believing:
         marker = "beliefs"
 
+    heard = []
+    page = threading.Thread(target=lambda: heard.append((project.state()["phase"], project.beliefs)))
+
+    def beliefs():
+        page.start()
+        page.join(0.1)  # it asks while they are being read
+        return Believing()
+
     monkeypatch.setattr(project.fits, "poll", lambda: True)
-    monkeypatch.setattr(project.fits, "beliefs", Believing)
+    monkeypatch.setattr(project.fits, "beliefs", beliefs)
     monkeypatch.setattr(project.looks._enough, "is_set", lambda: False)
     before = project.changed
     project._look_after()
-    assert isinstance(project.beliefs, Believing)
+    page.join()
+    ((phase, believed),) = heard
+    assert (phase, type(believed)) == ("model", Believing)
     assert project.changed > before
     project.proposer.learn(None, None)
 
 
 def test_the_table_on_disk_follows_the_labels(named, project):
-    mark(named, [0], 0)
-    assert project.save().read_text() == "file_name,label\na.png,cat\n"
-    mark(named, [0], None)
-    assert project.save().read_text() == "file_name,label\n"
+    first = int(project.proposer.sample.order[0])
+    mark(named, [first], 0)
+    assert project.save().read_text() == f"file_name,label,sampled\n{project.album.paths[first]},cat,yes\n"
+    mark(named, [first], None)
+    assert project.save().read_text() == "file_name,label,sampled\n"
+
+
+def test_the_table_on_disk_knows_that_an_unreadable_image_holds_up_no_sample(named, project):
+    first, second, *_ = project.proposer.sample.order.tolist()
+    mark(named, [second], 0)
+    assert project.save().read_text().endswith(",no\n")
+    project.looks.broken[first] = True
+    assert project.save().read_text().endswith(",yes\n")
+
+
+def test_the_page_knows_how_many_labels_count_for_the_number(named, project):
+    first, second, third, *_ = project.proposer.sample.order.tolist()
+    mark(named, [first], 0)
+    mark(named, [second], "skip")
+    state = mark(named, [third], 1).json()
+    assert state["sample"] == {"labels": 2, "least": 8}
+
+
+def test_the_guess_of_a_model_is_not_told_of_images_that_judge_it(named, project):
+    project.looks.start()
+    sure = np.ones(12, np.float32)
+    project.proposer.learn(None, Beliefs(np.zeros(12, np.int32), sure, sure, sure))
+    images = named.get("/api/next?count=6").json()["images"]
+    assert [image["why"] == "random" for image in images] == [True, False] * 3
+    assert [image["belief"] is None for image in images] == [True, False] * 3
 
 
 def test_what_the_page_is_told_is_json_that_any_browser_reads(named, project):

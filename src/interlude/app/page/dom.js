@@ -121,10 +121,31 @@ export function keepFocus(element) {
   });
 }
 
+/** A choice made with the mouse gives the keys to another element; one made with keys goes on. */
+export function giveBackFocus(choice, to) {
+  let byMouse = false;
+  choice.addEventListener("pointerdown", () => { byMouse = true; });
+  choice.addEventListener("keydown", () => { byMouse = false; });
+  choice.addEventListener("change", () => byMouse && to.focus({ preventScroll: true }));
+}
+
 /** Whether fingers are used here rather than keys. */
 export const touch = matchMedia("(hover: none)").matches;
 
 /** Small images are shown as what they are, in squares. */
 export function showPixels(image) {
   image.classList.toggle("tiny", image.naturalWidth > 0 && image.naturalWidth * 3 < image.clientWidth);
+}
+
+/** A tile of the wall, still without an image. */
+export function newTile() {
+  const picture = make("img", { alt: "", decoding: "async", draggable: "false" });
+  const words = make("span", {});
+  const tag = make("span", { class: "tag" }, words);
+  picture.addEventListener("load", () => {
+    showPixels(picture);
+    picture.classList.add("ready");
+  });
+  picture.addEventListener("error", () => picture.removeAttribute("src"));
+  return { box: make("div", { role: "option", class: "tile" }, picture, tag), picture, words, tag };
 }

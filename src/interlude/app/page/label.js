@@ -1,11 +1,14 @@
 // The screen Label: one large image, or a grid of proposals, and a key for each class.
 
 import { $, classOfKey, fillPad, flash, hueOf, isUndo, keepFocus, make, nameOf, number, plural, percent, say, setText, showPixels, touch } from "./dom.js";
-import { ask, complain, counts, label, line, lookUp, undo, waitingIds } from "./server.js";
+import { ask, complain, counts, label, lackingForNumber, line, lookUp, undo, waitingIds } from "./server.js";
 
 const AHEAD = 24;
 const DECODED = 12;
-const REASONS = { typical: "typical of many images", spread: "unlike those before", uncertain: "the model is unsure here" };
+const REASONS = {
+  random: "drawn at random: it counts for the honest number",
+  typical: "typical of many images", spread: "unlike those before", uncertain: "the model is unsure here",
+};
 
 let queue = [];
 let fetching = null;
@@ -195,6 +198,8 @@ function advice(labels, without, least) {
   if (labels === 0) return `${touch ? "Tap" : "Press the key of"} the class you see.`;
   if (without.length > 0) return `No label yet: ${without.slice(0, 4).join(", ")}${without.length > 4 ? " …" : ""}`;
   if (line.state.training?.state === "running") return "Training goes on while you label.";
+  const lacking = lackingForNumber();
+  if (line.state.latest && lacking) return lacking;
   if (!line.state.latest && least >= 5) return "Enough for a first training: see Results.";
   if (!line.state.latest) return "Five of each class make a first training worthwhile.";
   return "";
@@ -247,9 +252,15 @@ function showTiles() {
 }
 
 function proposal(image) {
+  const name = image.name ?? `image ${image.id + 1}`;
+  const drawn = image.why === "random";
   return make(
-    "div", { role: "option", class: "tile", id: `proposal-${image.id}`, "data-id": image.id, "aria-label": image.name ?? `image ${image.id + 1}` },
+    "div", {
+      role: "option", class: "tile", id: `proposal-${image.id}`, "data-id": image.id,
+      "aria-label": name, "aria-description": REASONS[image.why], title: REASONS[image.why],
+    },
     make("img", { src: `/thumb/${image.id}?size=320`, alt: "", draggable: "false", load: (event) => showPixels(event.target) }),
+    drawn ? make("span", { class: "drawn", "aria-hidden": "true" }, "random") : null,
   );
 }
 

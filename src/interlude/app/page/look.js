@@ -1,7 +1,8 @@
 // The screen Look: a wall of all images of which only the visible ones exist, and a key to correct them.
 
-import { $, classOfKey, fillPad, flash, hueOf, isUndo, make, nameOf, number, percent, plural, say, setText, showPixels, touch } from "./dom.js";
+import { $, classOfKey, fillPad, flash, giveBackFocus, hueOf, isUndo, make, nameOf, newTile, number, percent, plural, say, setText, showPixels, touch } from "./dom.js";
 import { fillFilter, Listing } from "./listing.js";
+import { Keeper } from "./scroll.js";
 import { label, labelOf, line } from "./server.js";
 import { takeBack } from "./label.js";
 
@@ -16,6 +17,7 @@ let columns = 1;
 let side = 100;
 let active = 0;
 let anchor = 0;
+let leap = null;
 let lastTop = 0;
 let painting = false;
 let settle = null;
@@ -25,6 +27,7 @@ const selection = new Map();
 
 const wall = $("wall");
 const canvas = $("canvas");
+const keeper = new Keeper(wall, reveal);
 const listing = new Listing(() => ({ filter: $("filter").value, sort: $("sort").value }), arrived);
 
 export function openLook() {
@@ -38,7 +41,7 @@ export function openLook() {
     reload();
   });
   $("sort").addEventListener("change", reload);
-  for (const choice of [$("filter"), $("sort")]) giveBackFocus(choice);
+  for (const choice of [$("filter"), $("sort")]) giveBackFocus(choice, wall);
   $("refresh").addEventListener("click", refresh);
   $("look-strange").addEventListener("click", () => correct("strange"));
   $("look-clear").addEventListener("click", () => correct(null));
@@ -51,14 +54,6 @@ export function openLook() {
   $("viewer-close").addEventListener("click", () => $("viewer").close());
   $("viewer").addEventListener("close", () => wall.focus({ preventScroll: true }));
   addEventListener("undone", forgetPages);
-}
-
-/** A choice made with the mouse gives the keys back to the wall; one made with keys goes on. */
-function giveBackFocus(choice) {
-  let byMouse = false;
-  choice.addEventListener("pointerdown", () => { byMouse = true; });
-  choice.addEventListener("keydown", () => { byMouse = false; });
-  choice.addEventListener("change", () => byMouse && wall.focus({ preventScroll: true }));
 }
 
 /** Follow the state of the server; called while the screen is seen. */
@@ -91,7 +86,7 @@ export function lookKey(event) {
   const leaps = { PageUp: -columns * rowsSeen(), PageDown: columns * rowsSeen(), Home: -Infinity, End: Infinity };
   if ($("viewer").open) return viewerKey(event);
   if (key in steps) move(active + steps[key], event.shiftKey, true);
-  else if (key in leaps) move(Math.max(0, Math.min((total ?? 1) - 1, active + leaps[key])), event.shiftKey);
+  else if (key in leaps) leapBy(leaps[key]);
   else if (key === " ") toggle(active);
   else if (key === "Enter") openViewer();
   else if (key === "Escape") deselect();
@@ -150,6 +145,7 @@ function forgetPages() {
 
 function arrived(count) {
   if (count !== total) resize(count);
+  if (leap !== null) leapBy(leap);
   repaint();
 }
 
@@ -160,8 +156,10 @@ function measure() {
   if (width === 0) return;
   const wish = width < 600 ? 104 : 148;
   const middle = Math.floor((wall.scrollTop + wall.clientHeight / 2) / (side + GAP)) * columns;
+  const before = `${columns} ${side}`;
   columns = Math.max(2, Math.floor((width - GAP) / (wish + GAP)));
   side = Math.floor((width - GAP) / columns) - GAP;
+  if (before === `${columns} ${side}`) { schedule(); return; }
   canvas.style.setProperty("--side", `${side}px`);
   if (total !== null) resize(total);
   if (wall.scrollTop > 0) wall.scrollTop = Math.floor(middle / columns) * (side + GAP) - wall.clientHeight / 2;
@@ -250,18 +248,6 @@ function place(index, fast) {
   tile.box.classList.toggle("active", index === active);
 }
 
-function newTile() {
-  const picture = make("img", { alt: "", decoding: "async", draggable: "false" });
-  const words = make("span", {});
-  const tag = make("span", { class: "tag" }, words);
-  picture.addEventListener("load", () => {
-    showPixels(picture);
-    picture.classList.add("ready");
-  });
-  picture.addEventListener("error", () => picture.removeAttribute("src"));
-  return { box: make("div", { role: "option", class: "tile" }, picture, tag), picture, words, tag };
-}
-
 function dress(tile, image) {
   const url = `/thumb/${image.id}?size=${side * devicePixelRatio > 200 ? 320 : 160}`;
   if (tile.picture.getAttribute("src") !== url) {
@@ -310,10 +296,22 @@ function move(to, selecting, byStep = false) {
   if (selecting && byStep) for (const index of [active, to]) add(index);
   active = to;
   anchor = to;
+  reveal();
+  repaint();
+}
+
+/** Move by many places, or to an end; at once, or as soon as the list is there. */
+function leapBy(by) {
+  leap = total === null ? by : null;
+  if (!total) return;
+  move(Math.max(0, Math.min(total - 1, active + by)), false);
+  keeper.keep();
+}
+
+function reveal() {
   const top = Math.floor(active / columns) * (side + GAP);
   if (top < wall.scrollTop) wall.scrollTop = top;
   else if (top + side + 2 * GAP > wall.scrollTop + wall.clientHeight) wall.scrollTop = top + side + 2 * GAP - wall.clientHeight;
-  repaint();
 }
 
 function add(index) {

@@ -2,7 +2,7 @@
 
 import { curveChart, interval } from "./charts.js";
 import { $, duration, make, number, plural, points, say, setText } from "./dom.js";
-import { ask, counts, line, post } from "./server.js";
+import { ask, counts, lackingForNumber, line, post } from "./server.js";
 
 let loaded = null;
 let fits = { fits: [], curve: [], forecast: null };
@@ -93,9 +93,11 @@ function missing() {
 function newLabels() {
   const labels = [...counts().values()].reduce((sum, one) => sum + one, 0);
   const { latest } = line.state;
-  if (!latest) return `${plural(labels, "label")} to learn from. Training runs on this computer; you can go on labeling.`;
+  const lacking = lackingForNumber();
+  if (!latest) return `${plural(labels, "label")} to learn from. ${lacking || "Training runs on this computer; you can go on labeling."}`;
   const more = labels - latest.labels;
-  return more > 0 ? `${plural(more, "new label")} since the last training.` : "No new label since the last training.";
+  const news = more > 0 ? `${plural(more, "new label")} since the last training.` : "No new label since the last training.";
+  return `${news} ${lacking}`.trim();
 }
 
 async function loadFits() {
@@ -130,13 +132,14 @@ function showVerdict() {
   setText($("verdict-line"), headline(latest));
   const known = Number.isFinite(latest.accuracy);
   setText($("accuracy"), known ? points(latest.accuracy) : "not known yet");
-  const between = Number.isFinite(latest.low) ? `; with 95\u00a0% certainty between ${points(latest.low)} and ${points(latest.high)}` : "";
+  const between = Number.isFinite(latest.low) ? `With 95\u00a0% certainty between ${points(latest.low)} and ${points(latest.high)}. ` : "";
   setText($("accuracy-note"), known
-    ? `Balanced accuracy by cross-validation on ${plural(latest.labels, "label")}${between}. These images were chosen, not drawn by chance: typical ones flatter the number, doubtful ones lower it.`
+    ? `${between}Balanced accuracy of models that had not learned from the image in question, ${latest.basis}.`
     : sentence(latest.reason || "too few labels for an estimate; a few more of each class will give one"));
   $("accuracy").classList.toggle("unknown", !known);
   showInterval(latest);
   setText($("fact-labels"), number(latest.labels ?? 0));
+  setText($("fact-judged"), number(latest.judged ?? 0));
   setText($("fact-classes"), number(line.state.classes.length));
   setText($("fact-took"), duration(latest.seconds));
   $("report-link").href = `/report/${latest.fit}`;

@@ -179,6 +179,13 @@ export function counts() {
   return found;
 }
 
+/** What to do for a number that can be trusted, in a sentence; "" where enough random images have a label. */
+export function lackingForNumber() {
+  const { labels, least } = line.state.sample;
+  if (labels >= least) return "";
+  return `Label ${least - labels} more of the random images for a number that can be trusted.`;
+}
+
 /** Take the last step back: one that still waits is forgotten, one on disk is undone there. */
 export function undo() {
   const last = pending.at(-1);
