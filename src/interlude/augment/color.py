@@ -14,7 +14,7 @@ from torch import Tensor
 
 from interlude.augment.draw import Numbers
 
-LUMA = (19595, 38470, 7471)  # weights of red, green and blue in Pillow's grey, in 1/65536
+RED, GREEN, BLUE = 19595 / 65536, 38470 / 65536, 7471 / 65536  # weights in Pillow's grey
 SMOOTH_CENTRE, SMOOTH_TOTAL = 5, 13  # Pillow's SMOOTH kernel: ones around a five
 
 
@@ -30,10 +30,11 @@ def brightness(images: Tensor, factor: Numbers) -> Tensor:
 
 def contrast(images: Tensor, factor: Numbers) -> Tensor:
     """Scale towards the mean grey of the image (factor 0)."""
+    end = images.float()
     # Sums of lines are whole numbers below 2^24, exact in float32 and faster there.
-    total = luma(images).sum(3, keepdim=True).sum((1, 2), keepdim=True, dtype=torch.float64)
+    total = luma(end).sum(3, keepdim=True).sum((1, 2), keepdim=True, dtype=torch.float64)
     mean = torch.floor(total / torch.full_like(total, images.shape[2:].numel()) + 0.5).float()
-    return _blend(mean, images.float(), _factor(images, factor))
+    return _blend(mean, end, _factor(images, factor))
 
 
 def posterize(images: Tensor, bits: Numbers) -> Tensor:
@@ -63,8 +64,8 @@ def autocontrast(images: Tensor, _: Numbers) -> Tensor:
 def equalize(images: Tensor, _: Numbers) -> Tensor:
     """Tables that spread the values of each channel evenly; a channel with too little to spread stays."""
     planes = images.flatten(2)
-    ones = torch.ones((), device=images.device).expand_as(planes)
-    count = ones.new_zeros(*planes.shape[:2], 256).scatter_add_(2, planes.long(), ones)
+    ones = torch.ones((), dtype=torch.int32, device=images.device).expand_as(planes)
+    count = ones.new_zeros(*planes.shape[:2], 256).scatter_add_(2, planes.long(), ones).float()
     up_to = count.cumsum(2)
     brightest = count.gather(2, planes.amax(2, keepdim=True).long())
     step = (images.shape[2:].numel() - brightest).int() // 255
@@ -77,7 +78,8 @@ def color(images: Tensor, factor: Numbers) -> Tensor:
     """Scale the colours towards grey (factor 0); a grey image stays."""
     if images.shape[1] == 1:
         return images
-    return _blend(luma(images), images.float(), _factor(images, factor))
+    end = images.float()
+    return _blend(luma(end), end, _factor(images, factor))
 
 
 def sharpness(images: Tensor, factor: Numbers) -> Tensor:
@@ -101,19 +103,21 @@ def sharpness(images: Tensor, factor: Numbers) -> Tensor:
     return _blend(smooth, end, _factor(images, factor))
 
 
-def luma(images: Tensor) -> Tensor:
-    """Grey values (N, 1, H, W) as Pillow computes them, whole numbers in float32."""
-    if images.shape[1] == 1:
-        return images.float()
-    red, green, blue = torch.split(images.float(), 1, dim=1)
-    # Exact: every product and sum is a whole number below 2^24.
-    weighted = (red * LUMA[0]).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
-    return weighted.add_(32768).div_(65536).floor_()
+def luma(values: Tensor) -> Tensor:
+    """Grey values (N, 1, H, W) as Pillow computes them, of values in float32: whole numbers."""
+    if values.shape[1] == 1:
+        return values
+    red, green, blue = torch.split(values, 1, dim=1)
+    # Exact: every product and sum is a whole number of 1/65536 below 256.
+    return (red * RED).add_(green, alpha=GREEN).add_(blue, alpha=BLUE).add_(0.5).floor_()
 
 
 def _blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
-    """Pillow's blend: float32, two roundings, then cut; a factor above one may leave the range of a byte."""
-    return _bytes((end - start).mul_(factor).add_(start))
+    """Pillow's blend: float32, two roundings, then cut; a factor above one may leave the range of a byte.
+
+    It is worked out in the memory of the end.
+    """
+    return _bytes(end.sub_(start).mul_(factor).add_(start))
 
 
 def _bytes(values: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class Cutout:
     def color(self, images: Tensor) -> Tensor:
         """What is painted on such images, uint8 (1, C, 1, 1)."""
         fill = torch.tensor(self.fill, dtype=torch.uint8, device=images.device).view(1, 3, 1, 1)
-        return fill if images.shape[1] == 3 else luma(fill).to(torch.uint8)
+        return fill if images.shape[1] == 3 else luma(fill.float()).to(torch.uint8)
 
 
 def _painted(first: Numbers, last: Numbers, size: int) -> Numbers:

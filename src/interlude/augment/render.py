@@ -1,7 +1,7 @@
 """Views as a network reads them, by torch or by compiled loops, which give the same bits."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Literal, Protocol
@@ -15,6 +15,7 @@ from interlude.augment.views import normalize
 from interlude.errors import UserError
 
 Backend = Literal["auto", "torch", "numba"]
+Ready = Callable[[], list[Tensor]]  # gives the views of each batch
 
 WORTH_LOADING = (
     2**28
@@ -22,7 +23,7 @@ WORTH_LOADING = (
 
 
 class Loops(Protocol):
-    """Compiled loops: `render` for batches whose images share rows of a draw; None for what they cannot."""
+    """Compiled loops, ready for batches whose images share rows of a draw; None for what they cannot."""
 
     def __call__(
         self,
@@ -31,7 +32,7 @@ class Loops(Protocol):
         draw: Draw,
         mean: Sequence[float],
         std: Sequence[float],
-    ) -> list[Tensor] | None: ...
+    ) -> Ready | None: ...
 
 
 def render(
@@ -48,10 +49,10 @@ def render(
     `auto` begins with torch and, on a CPU with numba, goes over to compiled loops once they are worth their
     loading, for which it does not wait; `numba` waits. What the loops are not made for is left to torch.
     """
-    views = _by_loops([images], augmentation, draw, mean, std, backend=backend)
-    if views is None:
+    loops = _loops([images], augmentation, draw, mean, std, backend=backend)
+    if loops is None:
         return normalize(augmentation.apply(images, draw), mean, std, channels_last=True)
-    return views[0]
+    return loops()[0]
 
 
 def render_groups(
@@ -66,7 +67,9 @@ def render_groups(
 ) -> list[tuple[Tensor, Tensor]]:
     """`render` by each augmentation for groups, an image of `x` and the next of `u`, that share its draws."""
     each = list(zip(augmentations, draws, strict=True))
-    views = [_by_loops([x, u], *one, mean, std, backend=backend) for one in each]
+    # All small work first: after the pixels of other views, its code would no longer be in the cache.
+    ready = [_loops([x, u], *one, mean, std, backend=backend) for one in each]
+    views = [loops() if loops else None for loops in ready]
     if not all(views):
         groups = torch.cat([x[:, None], u.unflatten(0, (len(x), len(u) // len(x)))], dim=1)
         views = [done or _of_groups(groups, *one, mean, std) for done, one in zip(views, each, strict=True)]
@@ -83,7 +86,7 @@ def _of_groups(
     return [normalize(part, mean, std, channels_last=True).flatten(0, 1) for part in parts]
 
 
-def _by_loops(
+def _loops(
     batches: Sequence[Tensor],
     augmentation: Augmentation,
     draw: Draw,
@@ -91,8 +94,8 @@ def _by_loops(
     std: Sequence[float],
     *,
     backend: Backend,
-) -> list[Tensor] | None:
-    """The views by compiled loops; None where they are not wanted, not there or not made for it."""
+) -> Ready | None:
+    """Compiled loops, ready to run; None where they are not wanted, not there or not made for it."""
     if backend == "torch" or batches[0].device.type != "cpu":
         return None
     loops = loaded() if backend == "numba" else _arriving.loops(batches)
@@ -139,5 +142,5 @@ def _load() -> Loops | None:
     except ImportError:  # not installed, or not with this version of numpy
         return None
     compiled.compile()
-    loops: Loops = compiled.render
+    loops: Loops = compiled.prepare
     return loops

@@ -14,13 +14,12 @@ def normalize(
     images: Tensor, mean: Sequence[float], std: Sequence[float], *, channels_last: bool = False
 ) -> Tensor:
     """`(images / 255 - mean) / std` in float32 for uint8 images (..., C, H, W), mean and std per channel."""
-    scale, offset = _on(images.device, tuple(mean), tuple(std))
     *count, channels, height, width = images.shape
+    scale, offset = _on(images.device, tuple(mean), tuple(std), width if channels_last else 1)
     if channels_last:
         values = _empty(*count, height, width, channels, device=images.device)
         result = values.movedim(-1, -3)
-        # Lines of numbers, as if all were one channel: torch is slow at a last axis of three.
-        values, scale, offset = values.flatten(-2), scale.repeat(width), offset.repeat(width)
+        values = values.flatten(-2)  # lines as if of one channel: torch is slow at a last axis of three
     else:
         result = values = _empty(*images.shape, device=images.device)
         scale, offset = scale[:, None, None], offset[:, None, None]
@@ -41,11 +40,13 @@ def _empty(*shape: int, device: torch.device) -> Tensor:
     return torch.from_numpy(np.empty(shape, np.float32))  # numpy asks for large pages, cheaper to come by
 
 
-@lru_cache
-def _on(device: torch.device, mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-    """`scaling` on a device."""
+@lru_cache(maxsize=16)
+def _on(
+    device: torch.device, mean: tuple[float, ...], std: tuple[float, ...], pixels: int
+) -> tuple[Tensor, Tensor]:
+    """`scaling` on a device, for as many neighbouring pixels."""
     scale, offset = scaling(mean, std)
-    return scale.to(device), offset.to(device)
+    return scale.repeat(pixels).to(device), offset.repeat(pixels).to(device)
 
 
 def scaling(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:

@@ -94,7 +94,7 @@ def test_the_grey_of_every_color_is_that_of_pillow():
     for red in range(256):
         image = torch.stack([torch.full_like(green, red), green, blue]).to(torch.uint8)
         wanted = to_tensor(to_pillow(image).convert("L"))
-        assert torch.equal(luma(image[None])[0], wanted.float()), f"wrong for red = {red}"
+        assert torch.equal(luma(image[None].float())[0], wanted.float()), f"wrong for red = {red}"
 
 
 def test_autocontrast_equals_pillow_for_many_ranges_of_values():

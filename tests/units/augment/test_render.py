@@ -41,7 +41,7 @@ def compiler(monkeypatch):
 
 def loops(batches, augmentation, draw, mean, std):
     """Loops whose work can be told from torch's."""
-    return [torch.full_like(WANTED, 7)]
+    return lambda: [torch.full_like(WANTED, 7)]
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch", "numba"])
@@ -62,6 +62,22 @@ def test_groups_give_the_bits_of_their_images_one_by_one(backend):
             members, row = torch.stack([x[group], *u[2 * group : 2 * group + 2]]), torch.full((3,), group)
             alone = augment.render(members, augmentation, augment.take(draw, row), MEAN, STD)
             assert torch.equal(torch.cat([views_x[group, None], views_u[2 * group : 2 * group + 2]]), alone)
+
+
+def test_loops_run_when_those_of_all_views_are_ready(compiler):
+    heard = []
+
+    def slow(batches, *_):
+        heard.append("ready")
+        return lambda: heard.append("run") or [*batches]
+
+    compiler.set_result(slow)
+    draw = {name: values[:2] for name, values in DRAW.items()}
+    views = augment.render_groups(
+        IMAGES[:2], IMAGES[2:], [WEAK, WEAK], [draw, draw], MEAN, STD, backend="numba"
+    )
+    assert heard == ["ready", "ready", "run", "run"]
+    assert len(views) == 2
 
 
 def test_auto_does_not_send_for_loops_before_they_are_worth_it(monkeypatch, compiler):

@@ -1,6 +1,7 @@
 """Augmentation in compiled loops, same bits as with torch: for a CPU with numba (`interlude-ssl[fast]`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,23 +12,27 @@ from interlude.augment.compiled.numbers import numbers_of, take_apart
 from interlude.augment.draw import Augmentation, Draw, Identity
 
 
-def render(
+def prepare(
     batches: Sequence[Tensor],
     augmentation: Augmentation,
     draw: Draw,
     mean: Sequence[float],
     std: Sequence[float],
-) -> list[Tensor] | None:
-    """What a network reads of each batch, float32 channels-last (N, C, H, W); None if the loops cannot.
+) -> Callable[[], list[Tensor]] | None:
+    """What gives the views of each batch, float32 channels-last (N, C, H, W); None if the loops cannot.
 
     The first batch has one image for each row of the draw, any other as many neighbours for each as it has.
     """
     parts = take_apart(augmentation)
-    rows, channels, height, width = batches[0].shape
+    rows, channels = batches[0].shape[:2]
     fits = all(len(values) == rows for values in draw.values())  # if not, torch says so
     if parts is None or batches[0].dtype != torch.uint8 or channels not in (1, 3) or not fits:
         return None
-    numbers = numbers_of(parts, batches[0], draw, mean, std)
+    return partial(_render, batches, numbers_of(parts, batches[0], draw, mean, std))
+
+
+def _render(batches: Sequence[Tensor], numbers: kernels.Numbers) -> list[Tensor]:
+    rows, channels, height, width = batches[0].shape
     planes = np.zeros((2, channels, (height + 2) * width), np.uint8)
     index = np.empty((numbers.kinds.shape[1], height * width), np.int32)
     results = []
@@ -41,4 +46,6 @@ def render(
 
 def compile() -> None:
     """Compile the loops, or load what an earlier process compiled."""
-    render([torch.zeros(1, 1, 2, 2, dtype=torch.uint8)], Identity(), {}, (0.0,), (1.0,))
+    ready = prepare([torch.zeros(1, 1, 2, 2, dtype=torch.uint8)], Identity(), {}, (0.0,), (1.0,))
+    assert ready, "the loops know the identity"
+    ready()

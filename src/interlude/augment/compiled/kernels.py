@@ -69,12 +69,16 @@ def render(
     for i in range(len(images)):
         row = i // run
         top, left, mirrored = numbers.crops[row]
-        lay_out(images[i], width, mirrored, spare)
-        cut(spare, view, width, top, left, numbers.reflect)
+        if mirrored:
+            turn(images[i], width, spare)
+            cut(spare[:, width:-width], view, width, top, left, numbers.reflect)
+        else:
+            cut(images[i], view, width, top, left, numbers.reflect)
         for slot in range(len(index)):
             kind, fixed = numbers.kinds[row, slot], numbers.maps[row, slot]
             if kind == WARP and translates(fixed):
-                cut(view, spare, width, fixed[5] >> FRACTION_BITS, fixed[2] >> FRACTION_BITS, False)
+                top, left = fixed[5] >> FRACTION_BITS, fixed[2] >> FRACTION_BITS
+                cut(view[:, width:-width], spare, width, top, left, False)
             elif kind == WARP:
                 if i == row * run:
                     trace(index[slot], width, fixed)
@@ -90,35 +94,39 @@ def render(
 
 
 @kernel
-def lay_out(image: Array, width: int, mirrored: int, planes: Array) -> None:
-    """An image as planes, mirrored left and right or not."""
+def turn(image: Array, width: int, planes: Array) -> None:
+    """An image as planes, mirrored left and right."""
     for c in range(len(image)):
-        if mirrored:
-            for start in range(0, image.shape[1], width):
-                for x in range(width):
-                    planes[c, at(width + start + x)] = image[c, at(start + width - 1 - x)]
-        else:
-            for p in range(image.shape[1]):
-                planes[c, at(width + p)] = image[c, p]
+        for start in range(0, image.shape[1], width):
+            for x in range(width):
+                planes[c, at(width + start + x)] = image[c, at(start + width - 1 - x)]
 
 
 @kernel
-def cut(source: Array, target: Array, width: int, top: int, left: int, reflect: bool) -> None:
-    """Begin at (top, left); what lies outside is reflected or black."""
-    size = source.shape[1] - 2 * width
+def cut(pixels: Array, planes: Array, width: int, top: int, left: int, reflect: bool) -> None:
+    """Planes that begin at (top, left) of an image; what lies outside is reflected or black."""
+    size = pixels.shape[1]
     height, shift = size // width, top * width + left
-    for c in range(len(source)):
-        # A plane as a whole, as if its lines were one; what came from another line is then put right.
+    rows, columns = outside(top, height), outside(left, width)
+    for c in range(len(pixels)):
+        source, target = pixels[c], planes[c, width:-width]
+        # The image as a whole, as if its lines were one; then what lies outside, out of what lies inside.
         for p in range(max(0, -shift), min(size, size - shift)):
-            target[c, at(width + p)] = source[c, at(width + p + shift)]
-        for y in range(height):
-            row = y + top
-            outside = row < 0 or row >= height
-            start, to = (mirror(row, height) + 1) * width, (y + 1) * width
-            for x in range(width if outside else min(-left, width)):
-                target[c, at(to + x)] = source[c, at(start + mirror(x + left, width))] if reflect else 0
-            for x in range(max(0, width - left), width):
-                target[c, at(to + x)] = source[c, at(start + mirror(x + left, width))] if reflect else 0
+            target[at(p)] = source[at(p + shift)]
+        for y in range(rows[0], rows[1]):
+            to, inside = y * width, (mirror(y + top, height) - top) * width
+            for x in range(width):
+                target[at(to + x)] = target[at(inside + x)] if reflect else 0
+        for x in range(columns[0], columns[1]):
+            inside = mirror(x + left, width) - left
+            for line in range(0, size, width):
+                target[at(line + x)] = target[at(line + inside)] if reflect else 0
+
+
+@kernel
+def outside(start: int, size: int) -> tuple[int, int]:
+    """The first position of a cut that lies outside an axis, and the one behind the last."""
+    return (0, min(-start, size)) if start < 0 else (max(size - start, 0), size)
 
 
 @kernel

@@ -58,7 +58,7 @@ def take_apart(augmentation: Augmentation) -> Parts | None:
     parts = Parts(by_type.get(FlipCrop), by_type.get(RandAugment), by_type.get(Cutout))
     known = (
         [part for part in parts if part is not None] == found
-        and (parts.crop is None or parts.crop.padding < 1)
+        and (parts.crop is None or parts.crop.padding < 0.5)
         and (parts.operations is None or None not in map(kind_of, parts.operations.operations))
     )
     return parts if known else None
@@ -80,7 +80,7 @@ def numbers_of(
         crop is not None and crop.reflect,
         *(_operations(operations, images, draw) if operations else _no_operations(n)),
         _boxes(cutout, draw, height, width) if cutout else np.zeros((n, 4), np.int64),
-        cutout.color(images).flatten().numpy() if cutout else np.zeros(channels, np.uint8),
+        _fill(cutout, channels) if cutout else np.zeros(channels, np.uint8),
         *_scaling(tuple(mean), tuple(std), channels),
     )
 
@@ -88,6 +88,12 @@ def numbers_of(
 @cache
 def _scaling(mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> tuple[Array, ...]:
     return tuple(values.expand(channels).contiguous().numpy() for values in scaling(mean, std))
+
+
+@lru_cache(maxsize=32)
+def _fill(cutout: Cutout, channels: int) -> Array:
+    fill: Array = cutout.color(torch.empty(0, channels, 1, 1)).flatten().numpy()
+    return fill
 
 
 def _crops(crop: FlipCrop, draw: Draw, height: int, width: int) -> Array:
