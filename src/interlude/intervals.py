@@ -1,8 +1,9 @@
 """How sure a figure from few images is: balanced accuracy and paired differences with their 95 % intervals.
 
 The plain formulas claim certainty when all of twenty images are right. Both intervals here add a few made-up
-outcomes before the variance is taken (Agresti and Coull, 1998; Agresti and Min, 2005), which keeps them
-honest from a handful of images on. Images of one group (a patient) count as one observation with their mean.
+outcomes before the variance is taken (Agresti and Coull, 1998; Agresti and Min, 2005), and a class with few
+images borrows some from the others, which keeps them honest from a handful of images on. Images of one group
+(a patient) count as one observation with their mean.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Numbers = NDArray[np.float64]
 Z = 1.959964  # two-sided 95 % of the normal distribution
-BORROWED = 2.0  # images: what the variance of a class with one or two images needs from all the others
+BORROWED = 2.0  # images
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,13 @@ class Estimate:
         return {"mean": round(self.mean, 2), "low": round(self.low, 2), "high": round(self.high, 2)}
 
 
-def balanced_accuracy(
-    right: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None, *, borrowed: float = 0.0
-) -> Estimate:
-    """Mean over classes of the share that is right; `right` is 0 or 1 an image, or a share of tries.
-
-    A single image says nothing about the variance of its class: where such classes occur, as in a random
-    sample, each takes the common share as that of so many `borrowed` images into its variance.
-    """
+def balanced_accuracy(right: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
+    """Mean over classes of the share that is right; `right` is 0 or 1 an image, or a share of tries."""
     strata = _strata(right, labels, groups)
     extra = 2 / len(strata)  # two made-up hits and two misses, spread evenly over the classes
     counts = [x.count + 2 * extra for x in strata]
     shares = [(x.total + extra) / n for x, n in zip(strata, counts, strict=True)]
-    likely = _borrowing(shares, counts, borrowed)
+    likely = _borrowing(shares, counts)
     variance = sum(p * (1 - p) / n for p, n in zip(likely, counts, strict=True))
     centre, half = _mean(shares), Z * sqrt(variance) / len(strata)
     mean = _mean([x.total / x.count for x in strata])
@@ -51,12 +46,7 @@ def balanced_accuracy(
 
 
 def paired_difference(
-    right: ArrayLike,
-    right_other: ArrayLike,
-    labels: ArrayLike,
-    groups: ArrayLike | None = None,
-    *,
-    borrowed: float = 0.0,
+    right: ArrayLike, right_other: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None
 ) -> Estimate:
     """Balanced accuracy less that of another model judged on the same images, in points."""
     difference = np.asarray(right, np.float64) - np.asarray(right_other, np.float64)
@@ -65,7 +55,7 @@ def paired_difference(
     counts = [x.count + 2 * extra for x in strata]
     means = [x.total / n for x, n in zip(strata, counts, strict=True)]
     squares = [(x.squares + 2 * extra) / n for x, n in zip(strata, counts, strict=True)]
-    likely = zip(_borrowing(squares, counts, borrowed), _borrowing(means, counts, borrowed), strict=True)
+    likely = zip(_borrowing(squares, counts), _borrowing(means, counts), strict=True)
     variance = sum((s - m * m) / n for (s, m), n in zip(likely, counts, strict=True))
     centre, half = _mean(means), Z * sqrt(variance) / len(strata)
     mean = _mean([x.total / x.count for x in strata])
@@ -99,12 +89,13 @@ def _stratum(outcomes: Numbers, groups: NDArray[Any]) -> _Stratum:
     return _Stratum(count, count * mean, count * square)
 
 
-def _borrowing(values: list[float], counts: list[float], borrowed: float) -> list[float]:
-    """The means of classes of these sizes, each with so many images' worth of the mean of all images."""
-    if not borrowed:
-        return values
+def _borrowing(values: list[float], counts: list[float]) -> list[float]:
+    """The means of classes of these sizes, each with some images' worth of the mean of all images.
+
+    One or two images say nothing about the variance of their class: all right, or all wrong, is no certainty.
+    """
     common = sum(v * n for v, n in zip(values, counts, strict=True)) / sum(counts)
-    return [(v * n + borrowed * common) / (n + borrowed) for v, n in zip(values, counts, strict=True)]
+    return [(v * n + BORROWED * common) / (n + BORROWED) for v, n in zip(values, counts, strict=True)]
 
 
 def _mean(values: list[float]) -> float:

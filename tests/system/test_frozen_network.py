@@ -43,7 +43,7 @@ def test_quiet_shows_no_extraction(train_frozen):
 
 
 def test_a_run_stopped_while_extracting_is_gone_on_with(train_frozen, interlude, monkeypatch, tmp_path):
-    def stop(self, jobs):
+    def stop(self, jobs, in_time):
         raise Stopped("stopped; 32 of 420 vectors are extracted and kept", 2)
 
     with monkeypatch.context() as patch:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interlude.intervals import BORROWED, balanced_accuracy, paired_difference
+from interlude.intervals import balanced_accuracy, paired_difference
 
 
 def test_balanced_accuracy_is_the_mean_of_the_classes_whatever_their_sizes() -> None:
@@ -91,14 +91,28 @@ def test_intervals_of_a_random_sample_hold_the_truth_though_classes_have_single_
         shares = generator.beta(12 * truth, 12 * (1 - truth), classes)
         labels = generator.choice(classes, images, p=generator.dirichlet(np.full(classes, 2.0)))
         first, other = (generator.random((2, images)) < shares[labels]).astype(float)
-        estimate = balanced_accuracy(first, labels, borrowed=BORROWED)
+        estimate = balanced_accuracy(first, labels)
         held += estimate.low <= 100 * shares[np.unique(labels)].mean() <= estimate.high
-        claims += paired_difference(first, other, labels, borrowed=BORROWED).low > 0
+        claims += paired_difference(first, other, labels).low > 0
     assert held / 300 > 0.91
     assert claims / 300 < 0.07
 
 
 def test_where_all_classes_are_alike_nothing_is_borrowed() -> None:
     right, labels = np.tile([1, 1, 0], 4), np.repeat(np.arange(4), 3)
-    one, other = (balanced_accuracy(right, labels, borrowed=images) for images in (0.0, BORROWED))
-    assert (one.low, one.high) == pytest.approx((other.low, other.high))
+    share, of_each = (8 + 2) / (12 + 4), (2 + 0.5) / (3 + 1)
+    assert share == of_each
+    half = 1.959964 * np.sqrt(4 * share * (1 - share) / 4) / 4
+    found = balanced_accuracy(right, labels)
+    assert (found.low, found.high) == pytest.approx((100 * (share - half), 100 * (share + half)))
+
+
+def test_many_classes_of_two_images_each_are_not_surer_than_they_are() -> None:
+    generator = np.random.default_rng(2)
+    labels = np.repeat(np.arange(50), 2)
+    held = 0
+    for _ in range(300):
+        shares = generator.beta(8, 2, 50)
+        found = balanced_accuracy(generator.random(100) < shares[labels], labels)
+        held += found.low <= 100 * shares.mean() <= found.high
+    assert held / 300 > 0.92

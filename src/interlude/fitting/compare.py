@@ -112,7 +112,6 @@ def compare(
         return Comparison(folds, made, done, found, judge(found, method.name, controls))
     if why := too_few(len(found.labels), len(np.unique(found.labels))):  # where not all folds were run
         return Comparison(replace(folds, why_not=why), made, [], None, no_estimate(method.name, why))
-    found = replace(found, drawn=True)
     verdict = judge(found, method.name, controls)
     return Comparison(folds, made, done, found, verdict, basis(found.labels, split.class_names))
 

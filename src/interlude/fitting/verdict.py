@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from interlude.intervals import BORROWED, Estimate, balanced_accuracy, paired_difference
+from interlude.intervals import Estimate, balanced_accuracy, paired_difference
 
 Outcome = Literal["helped", "unclear", "not helped", "no estimate"]
 
@@ -19,20 +19,14 @@ class HeldOut:
     labels: NDArray[np.int64]
     groups: NDArray[Any] | None
     right: Mapping[str, NDArray[np.float64]]
-    drawn: bool = False  # at random from all images, so that a class may have a single one
 
     def accuracy(self, name: str) -> Estimate:
         """The balanced accuracy of a candidate."""
-        return balanced_accuracy(self.right[name], self.labels, self.groups, borrowed=self._borrowed)
+        return balanced_accuracy(self.right[name], self.labels, self.groups)
 
     def difference(self, name: str, other: str) -> Estimate:
         """How much better a candidate is than another, on the same images."""
-        both = self.right[name], self.right[other]
-        return paired_difference(*both, self.labels, self.groups, borrowed=self._borrowed)
-
-    @property
-    def _borrowed(self) -> float:
-        return BORROWED if self.drawn else 0.0
+        return paired_difference(self.right[name], self.right[other], self.labels, self.groups)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from interlude.fitting.relations import heeded
 from interlude.fitting.sample import basis, too_few
 from interlude.fitting.trials import Trial, held_out, predictions
 from interlude.fitting.verdict import HeldOut
-from interlude.intervals import BORROWED, balanced_accuracy
+from interlude.intervals import balanced_accuracy
 
 TINY = {"data": "digits", "model": "cnn", "augment": "digits", "batch": 4, "mu": 1, "steps": 2, "threads": 1}
 NAMES = tuple("0123456789")
@@ -40,7 +40,7 @@ def judged(values: np.ndarray, labels: np.ndarray, sampled: np.ndarray | None) -
         means = [values[learned][labels[learned] == label].mean() for label in (0, 1)]
         apart = np.abs(values[held][:, None] - np.array(means))
         trials.append(Trial("a", 0, fold, "key", held, -apart))
-    return replace(held_out(trials, labels, None), drawn=sampled is not None)
+    return held_out(trials, labels, None)
 
 
 def test_chosen_labels_flatter_the_number_and_a_sample_among_them_tells_the_truth() -> None:
@@ -63,15 +63,6 @@ def test_chosen_labels_flatter_the_number_and_a_sample_among_them_tells_the_trut
     assert held["sample"] >= 35
     assert held["all"] <= 15
     assert np.mean(means) == pytest.approx(truth, abs=4)
-
-
-def test_the_interval_of_a_sample_borrows_for_classes_with_single_images() -> None:
-    right, labels = np.array([1.0] * 9 + [0.0]), np.arange(10) // 2
-    found = HeldOut(labels, None, {"a": right}, drawn=True)
-    assert found.accuracy("a") == balanced_accuracy(right, labels, borrowed=BORROWED)
-    plain = HeldOut(labels, None, {"a": right}).accuracy("a")
-    assert plain == balanced_accuracy(right, labels)
-    assert found.accuracy("a").low < plain.low
 
 
 def test_a_number_says_what_it_rests_on() -> None:
@@ -110,7 +101,7 @@ def test_everything_that_is_judged_is_of_the_sample(split, configs, tmp_path: Pa
     assert sorted(rows) == list(range(0, 40, 2))
     labels = split.labeled.labels_of().numpy()
     right = (logs.argmax(1) == labels[rows]).astype(float)
-    by_hand = balanced_accuracy(right, labels[rows], borrowed=BORROWED)
+    by_hand = balanced_accuracy(right, labels[rows])
     assert found.held_out.accuracy(found.verdict.keep) == by_hand
     assert found.basis.startswith("judged on the 20 labels that were drawn at random")
     assert told(found, split)["sampled"] == told(found, split)["images"] == 20
@@ -134,7 +125,7 @@ def test_folds_that_were_not_run_can_leave_too_few_for_a_number(split, configs, 
 def test_a_table_without_the_column_is_judged_on_all_labels(split, configs, tmp_path: Path) -> None:
     made, split = Schedule(2, 2, 1, ""), replace(split, sampled=None)
     found = compare(tmp_path / "cv.jsonl", split, configs, folds_for(split, made), made, quiet=True)
-    assert (len(found.held_out.labels), found.held_out.drawn, found.basis) == (40, False, "")
+    assert (len(found.held_out.labels), found.basis) == (40, "")
     assert told(found, split)["sampled"] is None
 
 
