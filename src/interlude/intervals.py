@@ -28,7 +28,7 @@ class Estimate:
 
     def to_json(self) -> dict[str, float]:
         """Rounded, as files show it."""
-        return {"mean": round(self.mean, 2), "low": round(self.low, 2), "high": round(self.high, 2)}
+        return {"mean": round(self.mean, 6), "low": round(self.low, 6), "high": round(self.high, 6)}
 
 
 def balanced_accuracy(right: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None) -> Estimate:
@@ -42,7 +42,7 @@ def balanced_accuracy(right: ArrayLike, labels: ArrayLike, groups: ArrayLike | N
     centre, half = _mean(shares), Z * sqrt(variance) / len(strata)
     mean = _mean([x.total / x.count for x in strata])
     low, high = min(mean, max(0.0, centre - half)), max(mean, min(1.0, centre + half))
-    return Estimate(100 * mean, 100 * low, 100 * high)
+    return _percent(mean, low, high)
 
 
 def paired_difference(
@@ -60,7 +60,7 @@ def paired_difference(
     centre, half = _mean(means), Z * sqrt(variance) / len(strata)
     mean = _mean([x.total / x.count for x in strata])
     low, high = min(mean, max(-1.0, centre - half)), max(mean, min(1.0, centre + half))
-    return Estimate(100 * mean, 100 * low, 100 * high)
+    return _percent(mean, low, high)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def _borrowing(values: list[float], counts: list[float]) -> list[float]:
     """
     common = sum(v * n for v, n in zip(values, counts, strict=True)) / sum(counts)
     return [(v * n + BORROWED * common) / (n + BORROWED) for v, n in zip(values, counts, strict=True)]
+
+
+def _percent(*shares: float) -> Estimate:
+    """Without the dust of sums, so that 63.75 is rounded alike wherever it is shown."""
+    return Estimate(*(round(100 * share, 9) for share in shares))
 
 
 def _mean(values: list[float]) -> float:

@@ -1,5 +1,7 @@
 """Intervals of figures from few images."""
 
+from decimal import ROUND_HALF_EVEN, Decimal
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,15 @@ def test_balanced_accuracy_is_the_mean_of_the_classes_whatever_their_sizes() -> 
     right = [1, 1, 1, 1, 0, 0, 1, 0]
     labels = [0, 0, 0, 0, 0, 0, 1, 1]
     assert balanced_accuracy(right, labels).mean == pytest.approx(100 * (4 / 6 + 1 / 2) / 2)
+
+
+@pytest.mark.parametrize(("hits", "classes"), [(23, 10), (15, 11)])
+def test_a_figure_is_rounded_alike_on_screen_and_in_files(hits: int, classes: int) -> None:
+    right = np.arange(8 * classes) < hits
+    found = balanced_accuracy(right, np.tile(np.arange(classes), 8))
+    exact = Decimal(100 * hits) / Decimal(8 * classes)
+    shown = str(exact.quantize(Decimal("0.1"), ROUND_HALF_EVEN))
+    assert f"{found.mean:.1f}" == f"{found.to_json()['mean']:.1f}" == shown
 
 
 def test_twenty_hits_of_twenty_are_not_certainty() -> None:
