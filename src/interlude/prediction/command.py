@@ -168,6 +168,7 @@ class Job:
         except BrokenPipeError:
             raise
         except OSError as error:
+            error.filename = None  # one beside the table, which the message names itself
             why = cure(error) or error.strerror
             raise RunError(f"cannot write {self.out or 'the table'}: {why}") from error
 
