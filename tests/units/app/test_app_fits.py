@@ -88,13 +88,17 @@ def test_later_labels_do_not_disturb_a_fit(fits, place, labels, monkeypatch):
     assert (place / "001.labels.csv").read_text() == before
 
 
-def test_while_a_fit_runs_its_last_line_is_shown_and_no_other_begins(fits, labels, monkeypatch):
-    instead(monkeypatch, WAIT)
-    fits.start("1m", labels.table())
+def wait_for_a_line(fits) -> None:
     deadline = time.monotonic() + 60
     while not fits.state()["line"]:
         assert time.monotonic() < deadline
         fits.poll()
+
+
+def test_while_a_fit_runs_its_last_line_is_shown_and_no_other_begins(fits, labels, monkeypatch):
+    instead(monkeypatch, WAIT)
+    fits.start("1m", labels.table())
+    wait_for_a_line(fits)
     assert fits.state()["line"] == "step 1/9"
     assert 0 <= fits.state()["fraction"] <= 0.99
     with pytest.raises(Conflict, match="running already"):
@@ -104,10 +108,7 @@ def test_while_a_fit_runs_its_last_line_is_shown_and_no_other_begins(fits, label
 def test_the_page_hears_of_each_new_line_and_of_each_hundredth_of_the_budget(fits, labels, monkeypatch):
     instead(monkeypatch, WAIT)
     fits.start("100s", labels.table())
-    deadline = time.monotonic() + 60
-    while not fits.state()["line"]:
-        assert time.monotonic() < deadline
-        fits.poll()
+    wait_for_a_line(fits)
     versions = []
     for seconds in (50.0, 50.1, 51.0, 51.1):
         monkeypatch.setattr(module.time, "time", lambda seconds=seconds: fits._began + seconds)
