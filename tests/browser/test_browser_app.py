@@ -392,6 +392,42 @@ def test_the_keys_to_the_ends_win_over_a_wheel_that_still_turns(shared, visit, k
     expect(page.locator(tile)).not_to_be_in_viewport()
 
 
+# the head of an answer comes at once, its body takes a while and breaks off if the page gives it up
+SLOW_BODIES = """() => {
+    const real = window.fetch;
+    window.fetch = async (path, options) => {
+        const answer = await real(path, options);
+        if (!path.startsWith("/api/images")) return answer;
+        const bytes = new Uint8Array(await answer.arrayBuffer());
+        const start = (body) => {
+            const whole = setTimeout(() => { body.enqueue(bytes); body.close(); }, 300);
+            options.signal.addEventListener("abort", () => {
+                clearTimeout(whole);
+                body.error(options.signal.reason);
+            });
+        };
+        return new Response(new ReadableStream({ start }), answer);
+    };
+}"""
+
+
+def test_a_list_given_up_while_its_body_comes_in_leaves_the_keys_working(shared, visit):
+    page = visit(shared.address)
+    enter(page, "results")
+    page.route("**/api/images?*", many_images)
+    page.click("#tab-look")
+    expect(page.locator("#total")).to_have_text("5,000 images")
+    page.evaluate(SLOW_BODIES)
+    for top in (20_000, 60_000):
+        with page.expect_response("**/api/images?*"):
+            page.evaluate(f"document.getElementById('wall').scrollTop = {top}")
+    page.keyboard.press("Home")
+    expect(page.locator("#tile-0")).to_be_in_viewport(ratio=0.9)
+    page.keyboard.press("End")
+    expect(page.locator("#tile-4999")).to_be_in_viewport(ratio=0.9)
+    expect(page.locator("#total")).to_have_text("5,000 images")
+
+
 def test_a_key_to_the_end_is_not_lost_while_the_list_is_on_its_way(shared, visit):
     page = visit(shared.address)
     enter(page, "results")

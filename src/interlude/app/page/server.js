@@ -44,17 +44,18 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   const patience = AbortSignal.timeout(PATIENCE);
   let response;
+  let answer;
   try {
     response = await fetch(path, {
       method, headers, body: body === undefined ? undefined : JSON.stringify(body),
       signal: signal ? AbortSignal.any([signal, patience]) : patience,
     });
+    answer = await (response.ok ? response.json() : response.json().catch(() => ({})));
   } catch (error) {
     if (signal?.aborted) throw error;
     lost();
     throw new Refusal("The server does not answer.", 0);
   }
-  const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
   if (response.status === 403) shutOut();
   throw new Refusal(answer.error ?? `The server answered ${response.status}.`, response.status);
