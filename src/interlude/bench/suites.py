@@ -13,6 +13,7 @@ from interlude.errors import UserError, unknown
 SCALES = ("mini", "paper")
 KINDS = ("train", "walltime")
 REPEATS = ("both", "fold")
+WORDS = ("published", "against")  # entries of a row that are one word, not a list
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Row:
     each: Mapping[str, list[Any]] = field(default_factory=dict)  # every value is a line of its own
     search: Mapping[str, list[Any]] = field(default_factory=dict)  # the value best on validation counts
     published: str | None = None  # the row of the published table, if it has another name
+    against: str | None = None  # the row that it is compared with, if it is not the suite's reference
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Suite:
     highlight: tuple[str, ...] = ()
     plots: tuple[str, ...] = ("errors",)
     fused: bool = False  # also judge each finished model with its test images fused
-    reference: str = ""  # walltime: the row that the others are compared with
+    reference: str = ""  # the row that the others are compared with; walltime needs one
     rounds: int = 7  # walltime: how often each row has its turn
 
     @property
@@ -152,6 +154,9 @@ def _suite(path: Path, scale: str, tree: dict[str, Any], common: Mapping[str, An
     for word, allowed in ((suite.kind, KINDS), (suite.repeat, REPEATS)):
         if word not in allowed:
             raise unknown(f"word in {path}:", word, allowed)
+    for other in {suite.reference, *(row.against for row in suite.rows.values())} - {"", None}:
+        if other not in suite.rows:
+            raise unknown(f"row to compare with in {path}:", str(other), suite.rows)
     return suite
 
 
@@ -171,7 +176,7 @@ def _entry(kind: type[Any], name: str, value: Any, path: Path) -> Any:
         if key not in own and kind is Rule:
             raise unknown(f"entry of a rule in {path}:", key, own)
         target = given if key in own and key != "settings" else settings
-        listed = key in own and isinstance(entry, list | str) and key != "published"
+        listed = key in own and isinstance(entry, list | str) and key not in WORDS
         target[key] = ((entry,) if isinstance(entry, str) else tuple(entry)) if listed else entry
     if "settings" in own:
         given["settings"] = settings

@@ -26,6 +26,7 @@ class Summary:
     reports: Mapping[str, tuple[str, str, str]]  # title -> suite's column, test set, figure
     figures: Mapping[tuple[str, str], Figure] = field(default_factory=dict)  # published
     notes: tuple[str, ...] = ()
+    against: Mapping[str, str] = field(default_factory=dict)  # row -> the row it is compared with
 
     def of(self, row: str, title: str) -> list[Line]:
         """The runs behind a cell of the table."""
@@ -40,6 +41,15 @@ class Summary:
         """The mean of a cell over its repetitions."""
         values = self.values(row, title)
         return Estimate(tuple(values.values())) if values else None
+
+    def difference(self, row: str, title: str) -> Estimate | None:
+        """A row's figure less that of the row it is compared with, in each repetition that both have."""
+        other = self.against.get(row)
+        if other is None:
+            return None
+        ours, theirs = self.values(row, title), self.values(other, title)
+        pairs = tuple(ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys()))
+        return Estimate(pairs) if pairs else None
 
     def published(self, row: str, title: str) -> Figure | None:
         """What the paper reports there."""
@@ -94,6 +104,7 @@ def summarize(suite: Suite, lines: Sequence[Line]) -> Summary:
         reports=reports,
         figures=_published(suite, reports),
         notes=tuple(notes),
+        against=_against(suite),
     )
 
 
@@ -151,6 +162,16 @@ def _value(line: Line, test: str, figure: str) -> float:
     tests = line["tests"]
     figures = tests[test] if test else next(iter(tests.values()))
     return figure_of(figures, figure)
+
+
+def _against(suite: Suite) -> dict[str, str]:
+    """What each row is compared with."""
+    return {
+        name: other
+        for row_name, row in suite.rows.items()
+        if (other := row.against or suite.reference) not in ("", row_name)
+        for name, _ in lines_of(row_name, row)
+    }
 
 
 def _published(suite: Suite, reports: Mapping[str, Any]) -> dict[tuple[str, str], Figure]:

@@ -12,6 +12,7 @@ from interlude.bench.summary import Summary
 
 HEAD = ["row", "column", "runs", "mean", "std", "low95", "high95", "best_on_test", "seconds", "published"]
 HEAD += ["published_spread", "published_source"]
+HEAD += ["against", "difference", "difference_low95", "difference_high95"]
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
@@ -29,7 +30,8 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
 def markdown(summary: Summary) -> str:
     """The table, how it was made, average ranks and sources."""
     parts = [f"# {summary.suite.title_of_scale}", _grid(summary), _caption(summary)]
-    parts += [text for text in (_ranks(summary), _fused(summary), _notes(summary), _sources(summary)) if text]
+    more = (_differences, _ranks, _fused, _notes, _sources)
+    parts += [text for part in more if (text := part(summary))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,6 +105,34 @@ def _weights(lines: Sequence[Line]) -> str:
     return "the averaged weights best on validation" if chosen else "the last averaged weights"
 
 
+def _differences(summary: Summary) -> str:
+    """Each row less the row that it is compared with, repetition by repetition."""
+    lines = []
+    for row, other in summary.against.items():
+        differences = [summary.difference(row, title) for title in summary.columns]
+        if any(differences):
+            lines.append("| " + " | ".join([row, other, *map(_points, differences)]) + " |")
+    if not lines:
+        return ""
+    about = (
+        "Error less the error of another row with the same labels and seed, in points: mean (95 % interval "
+        "by Student's t) over the repetitions that both have. Below zero is better."
+    )
+    head = ["| " + " | ".join(["row", "less", *summary.columns]) + " |"]
+    head.append("|---|---|" + "---:|" * len(summary.columns))
+    return f"## Differences\n\n{about}\n\n" + "\n".join(head + lines)
+
+
+def _points(difference: Estimate | None) -> str:
+    if difference is None:
+        return ""
+    text = f"{difference.mean:+.2f}"
+    if difference.margin is None:
+        return text
+    low, high = difference.mean - difference.margin, difference.mean + difference.margin
+    return f"{text} ({low:+.2f} to {high:+.2f})"
+
+
 def _ranks(summary: Summary) -> str:
     ranking, about = summary.ranking()
     if ranking is None or len(summary.columns) < 2:
@@ -162,9 +192,8 @@ def as_csv(summary: Summary) -> str:
         for title in summary.columns:
             estimate, figure = summary.estimate(row, title), summary.published(row, title)
             if estimate or figure:
-                writer.writerow(
-                    [row, title, *_numbers(summary, row, title, estimate), *(figure or ("", "", ""))]
-                )
+                ours, theirs = _numbers(summary, row, title, estimate), figure or ("", "", "")
+                writer.writerow([row, title, *ours, *theirs, *_compared(summary, row, title)])
     return text.getvalue()
 
 
@@ -177,6 +206,15 @@ def _numbers(summary: Summary, row: str, title: str, estimate: Estimate | None) 
     shown = [estimate.mean, estimate.std, low, high, Estimate(tuple(best)).mean if best else None]
     seconds = Estimate(tuple(run["seconds"] for run in runs)).mean
     return [estimate.count, *("" if value is None else f"{value:.4f}" for value in shown), f"{seconds:.1f}"]
+
+
+def _compared(summary: Summary, row: str, title: str) -> Sequence[str]:
+    difference = summary.difference(row, title)
+    if difference is None:
+        return ["", "", "", ""]
+    mean, margin = difference.mean, difference.margin
+    ends = ["", ""] if margin is None else [f"{mean - margin:.4f}", f"{mean + margin:.4f}"]
+    return [summary.against[row], f"{mean:.4f}", *ends]
 
 
 def latex(summary: Summary) -> str:

@@ -106,6 +106,8 @@ def test_each_value_makes_a_row_of_its_own_and_a_search_makes_one(suite_of):
         ({"rows": {"interlude": 3}}, "must be a mapping"),
         ({"scales": {"mini": {"rows": ["interlud"]}}}, "did you mean 'interlude'"),
         ({"scales": {"minni": {}}}, "did you mean 'mini'"),
+        ({"reference": "interlud"}, "did you mean 'interlude'"),
+        ({"rows": {"fixmatch": None, "interlude": {"against": "fixmach"}}}, "did you mean 'fixmatch'"),
     ],
 )
 def test_a_mistake_in_a_suite_is_named(suite_of, tree, message):

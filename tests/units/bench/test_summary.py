@@ -5,6 +5,7 @@ import io
 import statistics
 
 import pytest
+import scipy.stats
 from made_up_lines import line
 
 from interlude.bench.summary import summarize
@@ -87,6 +88,33 @@ def test_weights_that_validation_selected_are_named_so(suite_of):
     summary = summarize(suite_of(), [line("interlude", "digits@40", 0, 1, tests=tests, error_selected=3.0)])
     assert summary.estimate("interlude", "digits@40").mean == 3.0
     assert "best on validation" in markdown(summary)
+
+
+def test_a_row_is_compared_with_another_seed_by_seed(suite_of):
+    lines = [
+        line(row, "digits@40", seed, error)
+        for row, errors in (ERRORS | {"interlude": [5.0, 8.0, 1.0]}).items()  # the third seed has no partner
+        for seed, error in enumerate(errors)
+    ]
+    summary = summarize(suite_of(reference="supervised"), lines)
+    difference = summary.difference("interlude", "digits@40")
+    assert difference.values == (5.0 - 10.0, 8.0 - 12.0)
+    margin = scipy.stats.t.interval(0.95, 1, scale=scipy.stats.sem(difference.values))[1]
+    shown = f"-4.50 ({-4.5 - margin:+.2f} to {-4.5 + margin:+.2f})"
+    assert f"| interlude | supervised | {shown} |" in markdown(summary)
+    rows = {row["row"]: row for row in csv.DictReader(io.StringIO(as_csv(summary)))}
+    assert (rows["interlude"]["against"], float(rows["interlude"]["difference"])) == ("supervised", -4.5)
+    assert rows["supervised"]["against"] == ""
+
+
+def test_a_row_can_say_itself_what_it_is_compared_with(suite_of):
+    rows = {"supervised": None, "fixmatch": None, "interlude": {"against": "fixmatch"}}
+    summary = summarize(suite_of(reference="supervised", rows=rows), [])
+    assert summary.against == {"fixmatch": "supervised", "interlude": "fixmatch"}
+
+
+def test_without_a_row_to_compare_with_the_table_has_no_differences(filled):
+    assert "## Differences" not in markdown(filled)
 
 
 def test_few_columns_are_ranked_seed_by_seed_and_the_table_says_so(filled):
