@@ -254,13 +254,7 @@ def _draw_lines(axis: Any, values: Sequence[Any], lines: dict[str, list[Estimate
         colour, marker = SERIES[index % len(SERIES)], MARKERS[index % len(MARKERS)]
         axis.plot([x for x, _ in points], [e.mean for _, e in points], marker, ls="-", color=colour)
         for x, estimate in points:
-            axis.plot(
-                [x, x],
-                interval(estimate) if estimate.margin else [estimate.mean] * 2,
-                color=colour,
-                lw=0.8,
-                alpha=0.6,
-            )
+            axis.plot([x, x], interval(estimate), color=colour, lw=0.8, alpha=0.6)
         ends += [(points[-1][0], points[-1][1].mean, name, colour)] if name else []
     axis.set_xticks(places, [f"{value:g}" if numeric else str(value) for value in values])
     axis.minorticks_off()

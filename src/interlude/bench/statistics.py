@@ -40,6 +40,11 @@ class Estimate:
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.count - 1))
         return quantile * self.std / sqrt(self.count)
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends of that interval."""
+        return None if self.margin is None else (self.mean - self.margin, self.mean + self.margin)
+
 
 @dataclass(frozen=True)
 class Ranking:

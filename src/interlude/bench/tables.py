@@ -75,8 +75,8 @@ def _ours(summary: Summary, row: str, title: str) -> str:
 
 def interval(estimate: Estimate) -> tuple[float, float]:
     """The 95 % interval of the mean, cut at the ends that an error can have."""
-    margin = estimate.margin or 0.0
-    return max(0.0, estimate.mean - margin), min(100.0, estimate.mean + margin)
+    low, high = estimate.interval or (estimate.mean, estimate.mean)
+    return max(0.0, low), min(100.0, high)
 
 
 def _theirs(figure: Figure | None) -> str:
@@ -127,9 +127,9 @@ def _points(difference: Estimate | None) -> str:
     if difference is None:
         return ""
     text = f"{difference.mean:+.2f}"
-    if difference.margin is None:
+    if difference.interval is None:
         return text
-    low, high = difference.mean - difference.margin, difference.mean + difference.margin
+    low, high = difference.interval
     return f"{text} ({low:+.2f} to {high:+.2f})"
 
 
@@ -212,9 +212,8 @@ def _compared(summary: Summary, row: str, title: str) -> Sequence[str]:
     difference = summary.difference(row, title)
     if difference is None:
         return ["", "", "", ""]
-    mean, margin = difference.mean, difference.margin
-    ends = ["", ""] if margin is None else [f"{mean - margin:.4f}", f"{mean + margin:.4f}"]
-    return [summary.against[row], f"{mean:.4f}", *ends]
+    ends = ["", ""] if difference.interval is None else [f"{end:.4f}" for end in difference.interval]
+    return [summary.against[row], f"{difference.mean:.4f}", *ends]
 
 
 def latex(summary: Summary) -> str:
