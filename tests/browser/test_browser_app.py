@@ -363,6 +363,15 @@ def many_images(route):
     route.fulfill(json={"total": 5000, "images": images})
 
 
+def look_at_many(page):
+    """The screen Look with these images; the page again."""
+    enter(page, "results")
+    page.route("**/api/images?*", many_images)
+    page.click("#tab-look")
+    expect(page.locator("#total")).to_have_text("5,000 images")
+    return page
+
+
 # what a wheel does that was turned just before: it scrolls on, frame by frame
 TURNING = """() => {
     const wall = document.getElementById("wall");
@@ -378,11 +387,7 @@ TURNING = """() => {
 
 @pytest.mark.parametrize(("key", "tile"), [("Home", "#tile-0"), ("End", "#tile-4999")])
 def test_the_keys_to_the_ends_win_over_a_wheel_that_still_turns(shared, visit, key, tile):
-    page = visit(shared.address)
-    enter(page, "results")
-    page.route("**/api/images?*", many_images)
-    page.click("#tab-look")
-    expect(page.locator("#total")).to_have_text("5,000 images")
+    page = look_at_many(visit(shared.address))
     page.evaluate(TURNING)
     page.keyboard.press(key)
     page.wait_for_timeout(1000)
@@ -412,11 +417,7 @@ SLOW_BODIES = """() => {
 
 
 def test_a_list_given_up_while_its_body_comes_in_leaves_the_keys_working(shared, visit):
-    page = visit(shared.address)
-    enter(page, "results")
-    page.route("**/api/images?*", many_images)
-    page.click("#tab-look")
-    expect(page.locator("#total")).to_have_text("5,000 images")
+    page = look_at_many(visit(shared.address))
     page.evaluate(SLOW_BODIES)
     for top in (20_000, 60_000):
         with page.expect_response("**/api/images?*"):
