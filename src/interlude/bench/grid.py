@@ -2,17 +2,16 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import blake2b
-from itertools import product
 from typing import Any
 
 import yaml
 
-from interlude.bench.suites import Column, Row, Rule, Suite
+from interlude.bench.suites import Column, Row, Rule, Suite, lines_of
 from interlude.config import BESIDE_THE_POINT, Config, Layer, compose, read_file, recipes_folder, resolve
 from interlude.errors import UserError, unknown
 from interlude.method import find_method
@@ -123,17 +122,6 @@ def _check(suite: Suite, choice: Choice) -> None:
 
 def _any_fits(names: Sequence[str], patterns: Sequence[str]) -> bool:
     return not patterns or any(fits(name, patterns) for name in names)
-
-
-def lines_of(name: str, row: Row) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of the table that a row makes, with their values."""
-    if row.each and row.search:
-        raise UserError(f"row {name!r} has both 'each' and 'search'; keep one")
-    options = row.each or row.search
-    for values in product(*options.values()):
-        chosen = dict(zip(options, values, strict=True))
-        suffix = ", ".join(str(value) for value in values)
-        yield (f"{name} {suffix}" if row.each else name), chosen
 
 
 class _Configurations:

@@ -16,6 +16,7 @@ from interlude.data import Images, Split, SplitRecord
 from interlude.loop import fit
 from interlude.method import find_method
 from interlude.models import ModelConfig
+from interlude.optimizer import OptimizerConfig
 from interlude.run import Run, settle
 
 PILOT_BATCH = 4  # labeled images of a pilot's first steps
@@ -68,7 +69,7 @@ def made_up(config: Config) -> Split:
 def pilot_run(config: Config) -> Run:
     """A run on made-up images, without weights from files, that starts where a real one begins its method."""
     model = replace(config.model, weights=None, pretrained=False)
-    settled = settle(replace(config, model=model, labels_first=0, out="unused", device=config.device))
+    settled = settle(replace(config, model=model, labels_first=0, select="last", out="unused"))
     return Run(settled, made_up(config), find_method(config.method.name))
 
 
@@ -83,7 +84,14 @@ def advance(run: Run, steps: int) -> None:
 @cache
 def views_per_step(method: str, config: Config) -> int:
     """How many images the network sees in a step of a method."""
-    tiny = replace(config, model=ModelConfig(name="cnn"), precision="fp32", device="cpu", batch=1)
+    tiny = replace(
+        config,
+        model=ModelConfig(name="cnn"),
+        optimizer=OptimizerConfig(),  # a ViT's rates by layer mean nothing to this network
+        precision="fp32",
+        device="cpu",
+        batch=1,
+    )
     return pilot_run(tiny).views_per_step * config.batch
 
 

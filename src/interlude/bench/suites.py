@@ -1,7 +1,8 @@
 """Suites: experiments as data. A YAML file names rows, columns and what else distinguishes the cells."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Row:
     each: Mapping[str, list[Any]] = field(default_factory=dict)  # every value is a line of its own
     search: Mapping[str, list[Any]] = field(default_factory=dict)  # the value best on validation counts
     published: str | None = None  # the row of the published table, if it has another name
-    against: str | None = None  # the row that it is compared with, if it is not the suite's reference
+    against: str | None = None  # the line that it is compared with, if it is not the suite's reference
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Suite:
     highlight: tuple[str, ...] = ()
     plots: tuple[str, ...] = ("errors",)
     fused: bool = False  # also judge each finished model with its test images fused
-    reference: str = ""  # the row that the others are compared with; walltime needs one
+    reference: str = ""  # the line that the others are compared with; walltime needs one
     rounds: int = 7  # walltime: how often each row has its turn
 
     @property
@@ -154,10 +155,22 @@ def _suite(path: Path, scale: str, tree: dict[str, Any], common: Mapping[str, An
     for word, allowed in ((suite.kind, KINDS), (suite.repeat, REPEATS)):
         if word not in allowed:
             raise unknown(f"word in {path}:", word, allowed)
+    lines = {line for name, row in suite.rows.items() for line, _ in lines_of(name, row)}
     for other in {suite.reference, *(row.against for row in suite.rows.values())} - {"", None}:
-        if other not in suite.rows:
-            raise unknown(f"row to compare with in {path}:", str(other), suite.rows)
+        if other not in lines:
+            raise unknown(f"row to compare with in {path}:", str(other), lines)
     return suite
+
+
+def lines_of(name: str, row: Row) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of the table that a row makes, with their values."""
+    if row.each and row.search:
+        raise UserError(f"row {name!r} has both 'each' and 'search'; keep one")
+    options = row.each or row.search
+    for values in product(*options.values()):
+        chosen = dict(zip(options, values, strict=True))
+        suffix = ", ".join(str(value) for value in values)
+        yield (f"{name} {suffix}" if row.each else name), chosen
 
 
 def _named(entries: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlude.bench.grid import fits, lines_of
+from interlude.bench.grid import fits
 from interlude.bench.published import Figure, published
 from interlude.bench.record import figure_of
 from interlude.bench.statistics import Estimate, Ranking, rank
 from interlude.bench.store import Line
-from interlude.bench.suites import Suite
+from interlude.bench.suites import Suite, lines_of
 
 FEW = 4  # columns; below, each repetition is a block of the ranking
 
@@ -169,8 +169,8 @@ def _against(suite: Suite) -> dict[str, str]:
     return {
         name: other
         for row_name, row in suite.rows.items()
-        if (other := row.against or suite.reference) not in ("", row_name)
         for name, _ in lines_of(row_name, row)
+        if (other := row.against or suite.reference) not in ("", name)
     }
 
 

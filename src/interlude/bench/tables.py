@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from interlude.bench.published import Figure, published
@@ -150,8 +151,8 @@ def _fused(summary: Summary) -> str:
     """Errors with test images fused with each other, where they were measured."""
     orders = ("alone", "stored", "shuffled", "sorted")
     lines = []
-    for (row, column), runs in summary.runs.items():
-        measured = [run["fused"] for run in runs if run.get("fused")]
+    for row, column in product(summary.rows, summary.suite.columns):
+        measured = [run["fused"] for run in summary.runs.get((row, column), ()) if run.get("fused")]
         if measured:
             means = [f"{Estimate(tuple(each[order] for each in measured)).mean:.2f}" for order in orders]
             lines.append("| " + " | ".join([row, column, *means]) + " |")

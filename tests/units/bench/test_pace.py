@@ -6,7 +6,7 @@ from made_up_lines import line
 from interlude.bench import check, pace, walltime
 from interlude.bench.estimate import report
 from interlude.bench.grid import Choice, expand
-from interlude.bench.suites import load_suite
+from interlude.bench.suites import load_suite, suite_names
 from interlude.bench.view import last_step
 from interlude.errors import UserError
 
@@ -30,6 +30,20 @@ def test_made_up_images_are_like_those_of_the_data(suite_of):
     assert split.labeled.pixels.shape[1:] == (3, 96, 96)
     assert split.num_classes == 10
     assert len(set(split.labeled.labels_of().tolist())) == 10
+
+
+PLANNED = [(name, "paper") for name in suite_names() if name != "walltime"]
+PLANNED += [(name, "mini") for name, _ in PLANNED if name not in ("table2", "heart2heart")]
+
+
+@pytest.mark.parametrize(("name", "scale"), PLANNED)
+def test_every_column_of_a_suite_can_be_planned(name, scale):
+    """What a real run sets, a ViT's rates by layer say, must not stop the made-up run that counts images."""
+    suite = load_suite(name, scale)
+    cells = expand(suite, Choice(rows=[next(reversed(suite.rows))], seeds=suite.seeds[:1]))
+    plan = pace.plan(cells, pace.Pacer(pilot=False))
+    assert len(plan) == len(cells) > 0
+    assert all(images > 0 and pace_of_cell.seconds > 0 for _, images, pace_of_cell in plan)
 
 
 def test_every_data_set_of_the_suites_has_its_shape():

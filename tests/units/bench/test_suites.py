@@ -3,9 +3,8 @@
 import pytest
 import yaml
 
-from interlude.bench.grid import lines_of
 from interlude.bench.published import published, published_tables
-from interlude.bench.suites import load_suite, suite_names, suites_folder
+from interlude.bench.suites import lines_of, load_suite, suite_names, suites_folder
 from interlude.data import dataset_names
 from interlude.errors import UserError
 from interlude.method import method_names

@@ -113,6 +113,12 @@ def test_a_row_can_say_itself_what_it_is_compared_with(suite_of):
     assert summary.against == {"fixmatch": "supervised", "interlude": "fixmatch"}
 
 
+def test_values_of_a_row_can_be_compared_with_one_of_them(suite_of):
+    rows = {"alpha": {"method": "interlude", "each": {"method.alpha": [0.1, 0.2]}}}
+    summary = summarize(suite_of(reference="alpha 0.2", rows=rows), [])
+    assert summary.against == {"alpha 0.1": "alpha 0.2"}
+
+
 def test_without_a_row_to_compare_with_the_table_has_no_differences(filled):
     assert "## Differences" not in markdown(filled)
 
@@ -170,8 +176,10 @@ def test_latex_is_a_booktabs_table_with_signs_escaped(suite_of):
 
 def test_fusion_at_evaluation_has_a_table_of_its_own(suite_of):
     fused = {"alone": 10.0, "stored": 12.0, "shuffled": 13.0, "sorted": 2.0}
-    text = markdown(summarize(suite_of(), [line("interlude", "digits@40", 0, 10.0, fused=fused)]))
-    assert "| interlude | digits@40 | 10.00 | 12.00 | 13.00 | 2.00 |" in text
+    lines = [line(row, "digits@40", 0, 10.0, fused=fused) for row in ("interlude", "supervised")]
+    text = markdown(summarize(suite_of(), lines))
+    figures = "| digits@40 | 10.00 | 12.00 | 13.00 | 2.00 |"
+    assert f"| supervised {figures}\n| interlude {figures}" in text, "rows stand in the order of the suite"
 
 
 def test_all_three_forms_are_written(filled, tmp_path):
