@@ -16,7 +16,6 @@ from interlude.data import Images, Split, SplitRecord
 from interlude.loop import fit
 from interlude.method import find_method
 from interlude.models import ModelConfig
-from interlude.optimizer import OptimizerConfig
 from interlude.run import Run, settle
 
 PILOT_BATCH = 4  # labeled images of a pilot's first steps
@@ -87,7 +86,7 @@ def views_per_step(method: str, config: Config) -> int:
     tiny = replace(
         config,
         model=ModelConfig(name="cnn"),
-        optimizer=OptimizerConfig(),  # a ViT's rates by layer mean nothing to this network
+        optimizer=replace(config.optimizer, layer_decay=1.0),  # only ViTs name their layers
         precision="fp32",
         device="cpu",
         batch=1,
