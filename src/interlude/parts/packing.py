@@ -1,0 +1,82 @@
+"""The tensors of a network side by side in memory, so that one call moves them all."""
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from interlude.models import Frozen
+
+ALIGNED = 64  # bytes; where torch lets a tensor of its own begin
+
+Places = list[tuple[Mapping[str, Any], str]]  # where a part of a network keeps a tensor, and its name there
+
+
+class Packed:
+    """The parameters and buffers of a network that may move, each kind in as few pieces as it has types.
+
+    The tensors stay the same objects and are views of the pieces. There are well over a hundred of them: to
+    visit them one by one, even in one call, takes as long again as what is done to them.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        parts, fixed = list(network.modules()), fixed_tensors(network)
+        parameters = _distinct((part._parameters for part in parts), fixed)
+        buffers = _distinct((part._buffers for part in parts), fixed)
+        self.parameters, self.buffers = _pack(parameters), _pack(buffers)
+        owner = {id(home): part for part in parts for home in (part._parameters, part._buffers)}
+        self._watched = list({owner[id(home)]: (home, name) for home, name in parameters + buffers}.values())
+        self._addresses = self._addresses_now()
+
+    def holds(self) -> bool:
+        """Whether all tensors are where they were put; those of one part of the network leave together."""
+        return self._addresses_now() == self._addresses
+
+    def _addresses_now(self) -> list[int]:
+        return [home[name].data_ptr() for home, name in self._watched]
+
+
+_packed: WeakKeyDictionary[nn.Module, Packed] = WeakKeyDictionary()
+
+
+def packed(network: nn.Module) -> Packed:
+    """The pieces of a network; new ones if it was converted, moved or given other tensors part by part."""
+    found = _packed.get(network)
+    if found is None or not found.holds():
+        found = _packed[network] = Packed(network)
+    return found
+
+
+def fixed_tensors(network: nn.Module) -> dict[int, Tensor]:
+    """The tensors of frozen networks in `network` that never move, by their identity."""
+    frozen = [part for part in network.modules() if isinstance(part, Frozen)]
+    return {id(x): x for part in frozen for x in part.fixed()}
+
+
+def _distinct(homes: Iterable[Mapping[str, Any]], fixed: Mapping[int, Tensor]) -> Places:
+    """A place of each tensor that is not fixed; one that two parts share has one place."""
+    tensors = ((x, home, name) for home in homes for name, x in home.items() if x is not None)
+    places = {id(x): (home, name) for x, home, name in tensors if id(x) not in fixed}
+    return list(places.values())
+
+
+def _pack(places: Places) -> list[Tensor]:
+    """Move the tensors into one piece of memory for each type and device; the pieces."""
+    alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for x in (home[name] for home, name in places):
+        alike.setdefault((x.dtype, x.device), []).append(x)
+    return [_in_one_piece(tensors) for tensors in alike.values()]
+
+
+@torch.no_grad()
+def _in_one_piece(tensors: list[Tensor]) -> Tensor:
+    unit = ALIGNED // tensors[0].element_size()
+    *starts, length = accumulate((-(-x.numel() // unit) * unit for x in tensors), initial=0)
+    piece = torch.zeros(length, dtype=tensors[0].dtype, device=tensors[0].device)
+    for x, start in zip(tensors, starts, strict=True):
+        strides = torch.empty_like(x, device="meta").stride()  # of its order of axes, without gaps
+        x.data = piece.as_strided(x.shape, strides, start).copy_(x)
+    return piece
