@@ -27,23 +27,22 @@ class Packed:
         parameters = _distinct((part._parameters for part in parts), fixed)
         buffers = _distinct((part._buffers for part in parts), fixed)
         self.parameters, self.buffers = _pack(parameters), _pack(buffers)
-        owner = {id(home): part for part in parts for home in (part._parameters, part._buffers)}
-        self._watched = list({owner[id(home)]: (home, name) for home, name in parameters + buffers}.values())
+        self._places = parameters + buffers
         self._addresses = self._addresses_now()
 
     def holds(self) -> bool:
-        """Whether all tensors are where they were put; those of one part of the network leave together."""
+        """Whether every tensor still is where it was put."""
         return self._addresses_now() == self._addresses
 
     def _addresses_now(self) -> list[int]:
-        return [home[name].data_ptr() for home, name in self._watched]
+        return [home[name].data_ptr() for home, name in self._places]
 
 
 _packed: WeakKeyDictionary[nn.Module, Packed] = WeakKeyDictionary()
 
 
 def packed(network: nn.Module) -> Packed:
-    """The pieces of a network; new ones if it was converted, moved or given other tensors part by part."""
+    """The pieces of a network, which keeps its parts from now on; new ones if a tensor has left them."""
     found = _packed.get(network)
     if found is None or not found.holds():
         found = _packed[network] = Packed(network)

@@ -72,10 +72,11 @@ def test_pieces_are_kept_as_long_as_every_tensor_is_in_them(network):
     "leave",
     [
         lambda network: network.double(),
+        lambda network: setattr(network[2], "bias", nn.Parameter(torch.ones(2))),
         lambda network: network[1].load_state_dict(copy.deepcopy(network[1].state_dict()), assign=True),
         lambda network: Packed(network[1]),
     ],
-    ids=["converted", "assigned", "packed with others"],
+    ids=["converted", "exchanged", "assigned", "packed with others"],
 )
 def test_tensors_that_have_left_are_noticed(network, leave):
     pieces = packed(network)
