@@ -34,7 +34,7 @@ def test_the_graph_gives_the_predictors_verdicts(exported):
     images = np.random.default_rng(1).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
     found, wanted = judge(path, images), model.judge(images)
     for name in ("logits", "probabilities"):
-        np.testing.assert_allclose(found[name], getattr(wanted, name), atol=1e-5)
+        np.testing.assert_allclose(found[name], getattr(wanted, name), rtol=1e-5, atol=1e-5)
     for name in ("in_set", "abstain", "ood"):
         np.testing.assert_array_equal(found[name], getattr(wanted, name))
 
