@@ -35,27 +35,27 @@ def main() -> None:
     parser.add_argument("--only", choices=SCRIPTS, action="append", help="measure only this; may be repeated")
     parser.add_argument("--table", action="store_true", help="only print the table of the last results")
     args = parser.parse_args()
-    content = table.read()
+    content, code = table.read(), commit()  # asked before results are written, which would make it dirty
     for name in () if args.table else args.only or SCRIPTS:
         began = time.monotonic()
-        content = {"rows": table.merged(content["rows"], measured(name)), **about()}
+        content = {"rows": table.merged(content["rows"], measured(name, code)), **about()}
         write(content)
         print(f"measured {name} in {time.monotonic() - began:.0f} s", flush=True)
     print(table.render(content["rows"]))
 
 
-def measured(name: str) -> list[dict[str, Any]]:
+def measured(name: str, code: str) -> list[dict[str, Any]]:
     """The rows of one script, from a fresh process: none inherits the heap or the caches of another."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        rows: list[dict[str, Any]] = pool.apply(rows_of, (name,))
+        rows: list[dict[str, Any]] = pool.apply(rows_of, (name, code))
     return rows
 
 
-def rows_of(name: str) -> list[dict[str, Any]]:
+def rows_of(name: str, code: str) -> list[dict[str, Any]]:
     """Inside that process."""
     measure.one_thread()
-    moment, code = {"date": datetime.now(UTC).isoformat(timespec="seconds")}, {"commit": commit()}
-    return [{**row, **moment, **code} for row in importlib.import_module(name).rows()]
+    origin = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": code}
+    return [{**row, **origin} for row in importlib.import_module(name).rows()]
 
 
 def about() -> dict[str, Any]:
