@@ -32,14 +32,14 @@ def compare(stored: Line, again: Line, *, tolerance: float = TOLERANCE) -> Verdi
     before, now = figure_of(stored, "error"), figure_of(again, "error")
     difference = abs(now - before)
     same_split = again["split_hash"] == stored["split_hash"]
-    same_place = all(again[key] == stored[key] for key in ("machine", "threads", "version", "commit"))
+    changed = [key for key in ("machine", "threads", "version", "commit") if again[key] != stored[key]]
     same_bits = again["model_hash"] == stored["model_hash"]
     reasons = [
         f"split: {'the same' if same_split else 'another'}",
         f"error: {before:.2f} % stored, {now:.2f} % now "
         f"({difference:.2f} points apart, {tolerance:g} allowed)",
         f"weights: {'the same bits' if same_bits else 'other bits'}, "
-        f"{'same' if same_place else 'another'} machine and version",
+        + (f"another {' and '.join(changed)}" if changed else "same machine and version"),
     ]
-    clean = same_place and not str(stored["commit"]).endswith("-dirty")
+    clean = not changed and not str(stored["commit"]).endswith("-dirty")
     return Verdict(same_split and difference <= tolerance and (same_bits or not clean), tuple(reasons))

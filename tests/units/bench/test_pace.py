@@ -153,6 +153,12 @@ def test_a_result_holds_if_split_and_error_do_and_bits_where_they_must(change, h
     assert check.compare(STORED, {**STORED, **change}).holds is holds
 
 
+def test_it_is_told_what_has_changed_since():
+    again = {**STORED, "machine": "another", "commit": "another"}
+    assert check.compare(STORED, again).reasons[-1] == "weights: the same bits, another machine and commit"
+    assert check.compare(STORED, STORED).reasons[-1] == "weights: the same bits, same machine and version"
+
+
 def test_a_result_is_found_by_the_beginning_of_its_id():
     lines = [{"id": "abc-f0s0", "model_hash": ""}, {"id": "abd-f0s0", "model_hash": ""}]
     assert check.find_line(lines, "abc")["id"] == "abc-f0s0"
