@@ -12,7 +12,7 @@ from interlude.method import method_names
 
 ROOT = Path(interlude.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
-LEAVES = {"errors", "files", "options", "compat", "rng"}
+LEAVES = {"errors", "files", "options", "compat", "rng", "arrival", "loops"}
 BASE = LEAVES | {"augment", "data", "models"}
 
 # room or module -> the rooms and modules of ours that it may import
@@ -22,6 +22,8 @@ MAY_IMPORT = {
     "options": {"errors"},
     "compat": set(),
     "rng": set(),
+    "arrival": {"errors"},
+    "loops": set(),
     "augment": LEAVES | {"augment"},
     "data": LEAVES | {"data", "lock", "machine", "progress"},
     "models": LEAVES | {"distributed", "models"},

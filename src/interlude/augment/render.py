@@ -1,25 +1,21 @@
 """Views as a network reads them, by torch or by compiled loops, which give the same bits."""
 
-import importlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from interlude.arrival import Arrival
 from interlude.augment.draw import Augmentation, Draw, take
 from interlude.augment.views import normalize
-from interlude.errors import UserError
 
 Backend = Literal["auto", "torch", "numba"]
 Ready = Callable[[], list[Tensor]]  # gives the views of each batch
 
-WORTH_LOADING = (
-    2**28
-)  # values made by torch, in a second or so; numba takes as long to load, longer to compile
+# In values made by torch: those of a second or so. Numba takes as long to load, longer to compile.
+_arrival = Arrival("interlude.augment.compiled", worth=2**28)
 
 
 class Loops(Protocol):
@@ -98,49 +94,13 @@ def _loops(
     """Compiled loops, ready to run; None where they are not wanted, not there or not made for it."""
     if backend == "torch" or batches[0].device.type != "cpu":
         return None
-    loops = loaded() if backend == "numba" else _arriving.loops(batches)
-    return loops(batches, augmentation, draw, mean, std) if loops else None
+    if backend == "numba":
+        return loaded()(batches, augmentation, draw, mean, std)
+    compiled = _arrival.after(sum(images.numel() for images in batches))
+    return compiled.prepare(batches, augmentation, draw, mean, std) if compiled else None
 
 
 def loaded() -> Loops:
     """The compiled loops; the first call may wait for a compiler."""
-    loops = _loading().result()
-    if loops is None:
-        raise UserError(
-            "the back end numba is not installed: pip install 'interlude-ssl[fast]', or choose auto"
-        )
-    return loops
-
-
-class Arriving:
-    """The compiled loops of those who do not wait for them."""
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def loops(self, batches: Sequence[Tensor]) -> Loops | None:
-        """The loops if they are there; sends for them once enough has been made without."""
-        self.made += sum(images.numel() for images in batches)
-        return _loading().result() if self.made > WORTH_LOADING and _loading().done() else None
-
-
-_arriving = Arriving()
-
-
-@cache
-def _loading() -> Future[Loops | None]:
-    """The loading of the loops, in a thread that the interpreter waits for when it ends."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix="compiler")
-    future = pool.submit(_load)
-    pool.shutdown(wait=False)
-    return future
-
-
-def _load() -> Loops | None:
-    try:
-        compiled = importlib.import_module("interlude.augment.compiled")
-    except ImportError:  # not installed, or not with this version of numpy
-        return None
-    compiled.compile()
-    loops: Loops = compiled.prepare
+    loops: Loops = _arrival.wait().prepare
     return loops

@@ -4,11 +4,13 @@ import importlib
 import sys
 from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from interlude import augment
+from interlude.arrival import MISSING, Arrival
 from interlude.augment import AugmentConfig, build, normalize
 from interlude.batches import Batches
 from interlude.errors import UserError
@@ -32,16 +34,22 @@ def render(backend, images=IMAGES, augmentation=WEAK):
 @pytest.fixture
 def compiler(monkeypatch):
     """A compiler of our own, at work until told what it has made."""
-    future = Future()
-    monkeypatch.setattr(module, "_loading", lambda: future)
-    monkeypatch.setattr(module, "_arriving", module.Arriving())
-    monkeypatch.setattr(module, "WORTH_LOADING", 2 * IMAGES.numel())
+    arrival, future = Arrival("nowhere", worth=2 * IMAGES.numel()), Future()
+    monkeypatch.setattr(arrival, "send_for", lambda: future)
+    monkeypatch.setattr(module, "_arrival", arrival)
     return future
 
 
 def loops(batches, augmentation, draw, mean, std):
     """Loops whose work can be told from torch's."""
     return lambda: [torch.full_like(WANTED, 7)]
+
+
+def nobody_asks(monkeypatch, why):
+    """A compiler that is not to be asked for anything."""
+    arrival = Arrival("nowhere", worth=2 * IMAGES.numel())
+    monkeypatch.setattr(arrival, "send_for", lambda: pytest.fail(why))
+    monkeypatch.setattr(module, "_arrival", arrival)
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch", "numba"])
@@ -71,7 +79,7 @@ def test_loops_run_when_those_of_all_views_are_ready(compiler):
         heard.append("ready")
         return lambda: heard.append("run") or [*batches]
 
-    compiler.set_result(slow)
+    compiler.set_result(SimpleNamespace(prepare=slow))
     draw = {name: values[:2] for name, values in DRAW.items()}
     views = augment.render_groups(
         IMAGES[:2], IMAGES[2:], [WEAK, WEAK], [draw, draw], MEAN, STD, backend="numba"
@@ -80,8 +88,8 @@ def test_loops_run_when_those_of_all_views_are_ready(compiler):
     assert len(views) == 2
 
 
-def test_auto_does_not_send_for_loops_before_they_are_worth_it(monkeypatch, compiler):
-    monkeypatch.setattr(module, "_loading", lambda: pytest.fail("numba was loaded for a few images"))
+def test_auto_does_not_send_for_loops_before_they_are_worth_it(monkeypatch):
+    nobody_asks(monkeypatch, "numba was loaded for a few images")
     for _ in range(2):
         assert torch.equal(render("auto"), WANTED)
 
@@ -92,24 +100,24 @@ def test_auto_goes_on_with_torch_while_a_compiler_works(compiler):
 
 
 def test_auto_goes_over_to_the_loops_once_they_are_there(compiler):
-    compiler.set_result(loops)
+    compiler.set_result(SimpleNamespace(prepare=loops))
     assert [bool((render("auto") == 7).all()) for _ in range(4)] == [False, False, True, True]
 
 
 def test_auto_without_numba_is_torch(compiler):
-    compiler.set_result(None)
+    compiler.set_result(MISSING)
     for _ in range(4):
         assert torch.equal(render("auto"), WANTED)
 
 
-def test_torch_never_asks_for_loops(monkeypatch, compiler):
-    monkeypatch.setattr(module, "_loading", lambda: pytest.fail("torch was asked for"))
+def test_torch_never_asks_for_loops(monkeypatch):
+    nobody_asks(monkeypatch, "torch was asked for")
     for _ in range(4):
         assert torch.equal(render("torch"), WANTED)
 
 
-def test_the_loops_are_not_asked_about_images_elsewhere(monkeypatch, compiler):
-    monkeypatch.setattr(module, "_loading", lambda: pytest.fail("the images are not on the CPU"))
+def test_the_loops_are_not_asked_about_images_elsewhere(monkeypatch):
+    nobody_asks(monkeypatch, "the images are not on the CPU")
     for backend in ("auto", "numba"):
         assert torch.equal(render(backend, IMAGES.to("meta"), Fetched()), WANTED)
 
@@ -143,9 +151,7 @@ def test_an_augmentation_that_the_loops_do_not_know_is_left_to_torch():
 def without_numba(monkeypatch):
     """A machine on which the compiled loops cannot be imported."""
     monkeypatch.setitem(sys.modules, "interlude.augment.compiled", None)
-    module._loading.cache_clear()
-    yield
-    module._loading.cache_clear()
+    monkeypatch.setattr(module, "_arrival", Arrival("interlude.augment.compiled", worth=0))
 
 
 def toy_batches(backend):
@@ -160,7 +166,7 @@ def test_who_insists_on_numba_hears_at_the_start_how_to_install_it():
 
 @pytest.mark.usefixtures("without_numba")
 def test_without_numba_auto_finds_no_loops():
-    assert module._loading().result() is None
+    assert module._arrival.send_for().result() == MISSING
 
 
 @pytest.mark.parametrize("shared", [True, False])

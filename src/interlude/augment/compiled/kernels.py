@@ -2,44 +2,23 @@
 
 From crop to cutout an image stays in the processor's first cache as planes (C, (H + 2) * W): the pixels of
 each channel between two rows of zeros. A row can thus be read from any offset, and the pixel behind a plane
-is black. Indices are cast to unsigned numbers because numba lets signed ones count from the end, and the test
-for that keeps loops from being vectorised. This module is imported when numba is wanted, and never before.
+is black. This module is imported when numba is wanted, and never before.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Array = NDArray[Any]
+from interlude.loops import Array, Number, at, kept, kernel
 
 # Kinds of operations
 LEAVE, WARP, SHARPNESS, AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOR, POSTERIZE, SOLARIZE = range(10)
 FRACTION_BITS = 16  # of the numbers of a map
 
-Number = Any  # of numba's types
-at: Number = np.uint64
 byte: Number = np.uint8
 real: Number = np.float32
 RED, GREEN, BLUE = real(19595 / 65536), real(38470 / 65536), real(7471 / 65536)
 ZERO, HALF, FIVE, THIRTEEN, WHITE = real(0), real(0.5), real(5), real(13), real(255)
-
-
-def kernel(function: Function) -> Function:
-    """Compile to run without the interpreter's lock, every rounding as written."""
-    compiled: Function = numba.njit(function, nogil=True, error_model="numpy")
-    return compiled
-
-
-def kept(compiled: Function) -> Function:
-    """Keep the machine code for other processes: beside this file or, if need be, in the user's cache."""
-    with suppress(RuntimeError):  # where neither can be written
-        compiled.enable_caching()  # type: ignore[attr-defined]
-    return compiled
 
 
 class Numbers(NamedTuple):
