@@ -129,14 +129,15 @@ class InterLUDE(Method):
         """What the strong view is trained towards."""
         return q if self.cfg.soft_targets else q.argmax(-1)
 
-    def match(self, q: Tensor, y: Tensor) -> Tensor:
-        """Which unlabeled rows of each group count in its change (B, M)."""
+    def match(self, q: Tensor, y: Tensor) -> Tensor | None:
+        """Which unlabeled rows of each group count in its change (B, M); None if all do."""
+        if self.cfg.delta_groups == "average":
+            return None
         label = q.argmax(-1).view(len(y), -1)
         true = y if y.ndim == 1 else y.argmax(-1)
-        every = self.cfg.delta_groups == "average"
-        return torch.ones_like(label) if every else (label == true[:, None]).to(label.dtype)
+        return (label == true[:, None]).to(label.dtype)
 
-    def delta(self, delta_x: Tensor, delta_u: Tensor, match: Tensor) -> Tensor:
+    def delta(self, delta_x: Tensor, delta_u: Tensor, match: Tensor | None) -> Tensor:
         """The delta-consistency loss with this configuration's switches."""
         delta_x = delta_x.detach() if self.cfg.delta_detach else delta_x
         return delta_consistency(delta_x, delta_u, match, reduction=self.cfg.delta_reduction)
@@ -147,14 +148,23 @@ def change(weak: Tensor, strong: Tensor) -> Tensor:
     return weak.softmax(-1) - strong.softmax(-1)
 
 
-def delta_consistency(delta_x: Tensor, delta_u: Tensor, match: Tensor, *, reduction: str = "sum") -> Tensor:
+def delta_consistency(
+    delta_x: Tensor, delta_u: Tensor, match: Tensor | None = None, *, reduction: str = "sum"
+) -> Tensor:
     """Mean over groups of the squared distance between the labeled change and the mean unlabeled one.
 
-    `delta_x` (B, K), `delta_u` (B*M, K); `match` (B, M) says which unlabeled rows count. A group in which
-    none does adds nothing.
+    `delta_x` (B, K), `delta_u` (B*M, K); `match` (B, M) says which unlabeled rows count, None that all do. A
+    group in which none does adds nothing.
     """
+    of_groups = delta_u.unflatten(0, (len(delta_x), -1))
+    if match is None:
+        return squared_distance(delta_x, of_groups.mean(1), reduction).mean()
     counted = match.sum(1)
-    mean_u = (delta_u.unflatten(0, match.shape) * match[..., None]).sum(1) / counted.clamp_min(1)[:, None]
-    square = (delta_x - mean_u).square()
-    per_group = square.sum(-1) if reduction == "sum" else square.mean(-1)
-    return masked_mean(per_group, counted > 0)
+    mean_u = (of_groups * match[..., None]).sum(1) / counted.clamp_min(1)[:, None]
+    return masked_mean(squared_distance(delta_x, mean_u, reduction), counted > 0)
+
+
+def squared_distance(one: Tensor, other: Tensor, reduction: str) -> Tensor:
+    """Of each row (B,): the squares of its differences added up, or their mean."""
+    square = (one - other).square()
+    return square.sum(-1) if reduction == "sum" else square.mean(-1)
