@@ -38,6 +38,7 @@ BESIDE_THE_POINT = (
 )
 BESIDE_THE_POINT_OF = {
     "data": ("root", "download", "store"),
+    "model": ("backend",),
     "augment": ("backend",),
     "features": ("budget", "cache"),
 }

@@ -151,6 +151,7 @@ class Run:
         if cfg.select == "validation" and split.validation is None:
             raise UserError("select=validation needs validation images: set some aside by data.validation")
         torch.set_num_threads(cfg.threads)
+        models.use(cfg.model.backend)
         distributed.share_out(cfg.batch)
         self.cfg, self.device = cfg, pick_device(cfg.device)
         rng.seed(cfg.seed, FIRST)

@@ -30,6 +30,7 @@ FREE_ON_RESUME = (
     "data.root",
     "data.download",
     "data.store",
+    "model.backend",
     "augment.backend",
     "features.budget",
     "features.cache",

@@ -20,7 +20,7 @@ from interlude.training import flat
 
 # settings that say where, how often or on what machine; what is learned does not depend on them
 NOT_HASHED = {*BESIDE_THE_POINT, "threads", "device", "seed", "fold"}
-NOT_HASHED |= {"data.root", "data.download", "data.trust_pickle", "augment.backend"}
+NOT_HASHED |= {"data.root", "data.download", "data.trust_pickle", "model.backend", "augment.backend"}
 
 
 @dataclass(frozen=True)

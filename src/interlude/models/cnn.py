@@ -1,19 +1,14 @@
 """A small convolutional network that a laptop trains: 146 thousand weights, 10 MFLOP per 32x32 image."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from interlude.models.classifier import Backbone, Midway
+from interlude.models.layers import activated, halved
 from interlude.models.pooling import global_average
 from interlude.models.registry import backbone
 
 WIDTHS = (24, 32, 64, 64)
 HALVED_FROM = 24  # pixels a side: the strokes of a 16-pixel digit do not survive a first step of two pixels
-
-
-def activate(x: Tensor) -> Tensor:
-    """In place: it only ever follows a norm, whose backward pass does not need its output."""
-    return F.leaky_relu(x, 0.1, inplace=True)
 
 
 def conv(width_in: int, width_out: int, *, stride: int = 1) -> nn.Conv2d:
@@ -36,10 +31,9 @@ class Stage(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv1(x)
         if self.pools:
-            # before the norm, which then has a quarter of the work; rounding up keeps a 1x1 map alive
-            x = F.max_pool2d(x, 2, ceil_mode=True)
-        x = activate(self.norm1(x))
-        return x + activate(self.norm2(self.conv2(x)))
+            x = halved(x)  # before the norm, which then has a quarter of the work
+        x = activated(self.norm1, x)
+        return x + activated(self.norm2, self.conv2(x))
 
 
 class SmallNet(Backbone):
@@ -55,7 +49,7 @@ class SmallNet(Backbone):
         self.num_features = third
 
     def forward(self, images: Tensor, midway: Midway | None = None) -> Tensor:
-        x = self.stages(activate(self.norm(self.stem(images))))
+        x = self.stages(activated(self.norm, self.stem(images)))
         if midway is not None:
             x = midway(x)
         return global_average(self.last(x))

@@ -13,6 +13,7 @@ from interlude.compat import prepare_torchvision
 from interlude.errors import UserError, unknown
 from interlude.models.classifier import Backbone, Classifier
 from interlude.models.frozen import Frozen
+from interlude.models.layers import Backend
 from interlude.models.tops import LinearTop, MlpTop
 from interlude.models.unfreeze import add_adapters, unfreeze_last_stage
 from interlude.models.weights import load_weights, normalisation_beside
@@ -52,6 +53,11 @@ class ModelConfig(Options):
         "auto",
         "pass of the views that only give targets: joint, with all others; separate, without gradient and "
         "faster (BatchNorm then normalises them by themselves); auto = separate where no number changes",
+    )
+    backend: Backend = option(
+        "auto",
+        "what computes norms and pools on a CPU: torch, or numba's compiled loops, which give the same bits; "
+        "auto goes over to numba, where it is installed, once that is worth it",
     )
     compile: bool = option(False, "compile the network with torch.compile: a slow start, then faster steps")
     frozen: bool = option(False, "keep the pretrained network as it is and train a head on its vectors")

@@ -3,20 +3,15 @@
 import re
 from itertools import pairwise
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from interlude.errors import UserError
 from interlude.models.classifier import Backbone, Midway
+from interlude.models.layers import activated, thinned
 from interlude.models.pooling import global_average
 from interlude.models.registry import backbone, family
 
 NORM_MOMENTUM = 0.001
-
-
-def activate(x: Tensor) -> Tensor:
-    """In place: it only ever follows a norm, whose backward pass does not need its output."""
-    return F.leaky_relu(x, 0.1, inplace=True)
 
 
 def conv(width_in: int, width_out: int, *, size: int = 3, stride: int = 1) -> nn.Conv2d:
@@ -44,19 +39,20 @@ class Unit(nn.Module):
         self.conv1 = conv(width_in, width_out, stride=stride)
         self.norm2 = norm(width_out)
         self.conv2 = conv(width_out, width_out)
-        self.shortcut = None if width_in == width_out else conv(width_in, width_out, size=1, stride=stride)
+        self.shortcut = None if width_in == width_out else conv(width_in, width_out, size=1)
+        self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
         if self.shortcut is None:
-            return x + self._main(activate(self.norm1(x)))
+            return x + self._main(activated(self.norm1, x))
         if self.activated == "both":
-            x = activate(self.norm1(x))
-        main = self._main(activate(self.norm1(x)) if self.activated == "main" else x)
-        shortcut: Tensor = self.shortcut(x)
+            x = activated(self.norm1, x)
+        main = self._main(activated(self.norm1, x) if self.activated == "main" else x)
+        shortcut: Tensor = self.shortcut(thinned(x, self.stride))
         return shortcut + main
 
     def _main(self, x: Tensor) -> Tensor:
-        result: Tensor = self.conv2(activate(self.norm2(self.conv1(x))))
+        result: Tensor = self.conv2(activated(self.norm2, self.conv1(x)))
         return result
 
 
@@ -89,7 +85,7 @@ class WideResNet(Backbone):
             x = stage(x)
         if midway is not None:
             x = midway(x)
-        return global_average(activate(self.norm(last(x))))
+        return global_average(activated(self.norm, last(x)))
 
 
 def _stage(width_in: int, width_out: int, *, stride: int, units: int, activated: str) -> nn.Sequential:

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from interlude.models import move_towards
 from interlude.parts.packing import fixed_tensors, packed
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -22,15 +23,13 @@ class Ema(nn.Module, Generic[Network]):
         self.model = copy.deepcopy(model, fixed_tensors(model)).eval().requires_grad_(False)
         self.updates = 0  # a number, not a buffer: reading it must not wait for a GPU
 
-    @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move towards `model`; with warm-up the factor is `min(decay, (1 + t) / (10 + t))`."""
-        self.updates += 1
-        t = self.updates
+        self.updates = t = self.updates + 1
         decay = min(self.decay, (1 + t) / (10 + t)) if self.warmup else self.decay
-        mine, theirs = packed(self.model), packed(model)
+        mine, theirs = packed(self.model, owned=True), packed(model)
         for old, new in zip(mine.parameters, theirs.parameters, strict=True):
-            old.lerp_(new, 1 - decay)
+            move_towards(old, new, 1 - decay)
         for old, new in zip(mine.buffers, theirs.buffers, strict=True):
             old.copy_(new)
 

@@ -1,0 +1,251 @@
+"""Layers in compiled loops, same bits as with torch: for a CPU with numba (`interlude-ssl[fast]`)."""
+
+import ctypes
+import sys
+from functools import cache
+from typing import Any
+
+import numba
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from interlude.loops import Array
+from interlude.models.compiled import kernels
+
+FEWEST = 2**16  # numbers: with fewer, torch is done before the loops have been called
+
+
+def activated(norm: nn.Module, x: Tensor, slope: float) -> Tensor | None:
+    """`leaky_relu(norm(x), slope)`; None where the loops cannot."""
+    if not (takes(x) and _is_plain(norm)):
+        return None
+    assert isinstance(norm, nn.BatchNorm2d)
+    if norm.training:
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked.add_(1)
+        return _activated(x, norm, slope)
+    if torch.is_grad_enabled() and (x.requires_grad or norm.weight.requires_grad):
+        return None
+    y = torch.empty_like(x)
+    kernels.rescale(rows(x), numbers_of(norm, slope), _threads(), rows(y))
+    return y
+
+
+def halved(x: Tensor) -> Tensor | None:
+    """`max_pool2d(x, 2)` of maps with even sides; None where the loops cannot."""
+    if not takes(x) or x.shape[2] % 2 or x.shape[3] % 2:
+        return None
+    return _halved(x)
+
+
+def averaged(old: Tensor, new: Tensor, share: float) -> bool:
+    """`old.lerp_(new, share)` for as many numbers in one piece each; False where the loops cannot."""
+    if not (old.dtype == new.dtype == torch.float32 and old.ndim == new.ndim == 1 and can_share_out()):
+        return False
+    if not (old.is_contiguous() and new.is_contiguous() and new.device.type == "cpu"):
+        return False
+    kernels.average(old.numpy(), new.numpy(), share, _threads())
+    return True
+
+
+def takes(x: Tensor) -> bool:
+    """Whether maps are such that the loops know how torch would compute with them."""
+    return (
+        x.dtype == torch.float32
+        and x.device.type == "cpu"
+        and _is_channels_last(x)
+        and x.numel() > max(FEWEST, x.shape[1] * torch.get_num_threads())
+        and not torch.is_autocast_enabled("cpu")
+        and can_share_out()
+        and agrees(x.shape[1], torch.get_num_threads())
+    )
+
+
+def can_share_out() -> bool:
+    """Whether as many threads as torch has can take part.
+
+    Torch's threads go on turning for a while when their work is done. Others beside them would wait for a
+    core, so the loops have more than one thread only where it is torch's own they are run by.
+    """
+    threads = torch.get_num_threads()
+    return threads == 1 or (threads <= numba.config.NUMBA_NUM_THREADS and _share_an_openmp())
+
+
+@cache
+def agrees(channels: int, threads: int) -> bool:
+    """Whether the loops give torch's bits for maps of so many channels, found out by trying.
+
+    They do if it is a multiple of what torch takes at once; what is left over torch rounds in another way.
+    """
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        both = (_tried(channels, loops=loops) for loops in (True, False))
+        return all(map(torch.equal, *both))
+
+
+def rows(x: Tensor) -> Array:
+    """The pixels of channels-last maps, one below the other; no copy."""
+    return _array(x.permute(0, 2, 3, 1).flatten(0, 2))
+
+
+def numbers_of(norm: nn.BatchNorm2d, slope: float) -> kernels.Norm:
+    """A norm and the activation behind it, as the loops know them."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.momentum is not None
+    return kernels.Norm(
+        weight=_array(norm.weight),
+        bias=_array(norm.bias),
+        mean=_array(norm.running_mean),
+        variance=_array(norm.running_var),
+        momentum=float(norm.momentum),
+        eps=norm.eps,
+        slope=slope,
+    )
+
+
+class _Activated(Function):
+    """The gradient goes through norm and activation at once, and needs only what entered the norm."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchNorm2d, slope: float
+    ) -> Tensor:
+        y = torch.empty_like(x)
+        ctx.norm = numbers_of(norm, slope)
+        ctx.known = kernels.normalize(rows(x), ctx.norm, _threads(), rows(y))
+        ctx.save_for_backward(x, weight, bias)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias = ctx.saved_tensors
+        if torch.is_grad_enabled() or not _is_channels_last(dy):
+            return (*_differentiated(x, weight, bias, dy, ctx.norm.eps, ctx.norm.slope), None, None)
+        dx, dw, db = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
+        of_weights = _array(dw), _array(db)
+        kernels.differentiate(rows(x), rows(dy), ctx.norm, ctx.known, _threads(), rows(dx), *of_weights)
+        return dx, dw, db, None, None
+
+
+class _Halved(Function):
+    """Keeps a byte for each pixel of the result, where torch keeps what entered and eight bytes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        count, channels, height, width = x.shape
+        y = torch.empty(count, channels, height // 2, width // 2, memory_format=torch.channels_last)
+        which = torch.empty_like(y, dtype=torch.uint8)
+        kernels.pool(_maps(x), _threads(), _maps(y), _maps(which))
+        ctx.which = which
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Tensor:
+        count, channels, height, width = dy.shape
+        if torch.is_grad_enabled() or not _is_channels_last(dy):
+            four = torch.stack([torch.where(ctx.which == found, dy, 0.0) for found in range(4)])
+            lines = four.view(2, 2, *dy.shape).permute(2, 3, 4, 0, 5, 1)
+            return lines.reshape(count, channels, 2 * height, 2 * width)
+        dx = torch.empty(count, channels, 2 * height, 2 * width, memory_format=torch.channels_last)
+        kernels.unpool(_maps(dy), _maps(ctx.which), _threads(), _maps(dx))
+        return dx
+
+
+def _activated(x: Tensor, norm: nn.BatchNorm2d, slope: float) -> Tensor:
+    result: Tensor = _Activated.apply(x, norm.weight, norm.bias, norm, slope)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _halved(x: Tensor) -> Tensor:
+    result: Tensor = _Halved.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _differentiated(
+    x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, eps: float, slope: float
+) -> tuple[Tensor, ...]:
+    """The gradients by torch, which can be differentiated again."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        x, weight, bias = (
+            value if again and value.requires_grad else value.detach().requires_grad_()
+            for value in (x, weight, bias)
+        )
+        y = F.leaky_relu(F.batch_norm(x, None, None, weight, bias, training=True, eps=eps), slope)
+        return torch.autograd.grad(y, (x, weight, bias), dy, create_graph=again)
+
+
+def _is_plain(norm: nn.Module) -> bool:
+    """Whether a norm is torch's own, with all its parts, and nobody listens to it."""
+    return (
+        type(norm) is nn.BatchNorm2d
+        and norm.affine
+        and norm.running_mean is not None
+        and norm.weight.dtype == norm.running_mean.dtype == torch.float32
+        and norm.momentum is not None
+        and norm.eps > 0
+        and not (norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks)
+    )
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    """Whether maps are in that order and no other: where one axis is 1, torch takes the other for granted."""
+    return x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def _maps(x: Tensor) -> Array:
+    return _array(x.permute(0, 2, 3, 1))
+
+
+def _array(x: Tensor) -> Array:
+    array: Array = x.detach().numpy()
+    return array
+
+
+def _threads() -> int:
+    """In how many stretches the rows are cut: as many as torch has threads, numba too if it may."""
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    return threads
+
+
+@cache
+def _share_an_openmp() -> bool:
+    """Whether an OpenMP library, torch's, is there for all: then it is what runs numba's loops as well."""
+    if sys.platform != "linux" or numba.threading_layer() != "omp":
+        return False
+    return hasattr(ctypes.CDLL(None), "GOMP_parallel")
+
+
+def compile() -> str | None:
+    """Compile the loops, or load what an earlier process compiled; what is wrong with them, if anything."""
+    _start_threads()
+    if agrees(16, torch.get_num_threads()):
+        return None
+    return "the compiled loops do not give the bits of this version of torch; choose auto or torch"
+
+
+def _start_threads() -> None:
+    """Let numba start its threads, by torch's library and without taking its number of threads from it."""
+    numba.config.THREADING_LAYER = "omp"
+    threads = torch.get_num_threads()
+    numba.get_num_threads()
+    torch.set_num_threads(threads)
+
+
+def _tried(channels: int, *, loops: bool) -> list[Tensor]:
+    """What becomes of some random maps, forwards and backwards."""
+    generator = torch.Generator().manual_seed(channels)
+    norm = nn.BatchNorm2d(channels, momentum=0.3)
+    with torch.no_grad():
+        for values in (norm.weight, norm.bias):
+            values.copy_(torch.randn(channels, generator=generator))
+    maps = torch.randn(7, channels, 8, 10, generator=generator)
+    x = maps.to(memory_format=torch.channels_last).requires_grad_()
+    y = _activated(x, norm, 0.1) if loops else F.leaky_relu(norm(x), 0.1)
+    z = _halved(y) if loops else F.max_pool2d(y, 2)
+    z.backward(z.detach().sin())
+    found = y, z, x.grad, norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var
+    return [values for values in found if values is not None]

@@ -1,0 +1,96 @@
+"""What the convolutional networks of this package are made of, written to need few passes over memory.
+
+On a CPU with numba (`interlude-ssl[fast]`) some layers are compiled loops. They give the same bits as torch's
+own layers, so a run may go over to them at any step.
+"""
+
+from types import ModuleType
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from interlude.arrival import Arrival
+
+Backend = Literal["auto", "torch", "numba"]
+SLOPE = 0.1  # of the leaky ReLU below zero
+
+# In numbers that went through a layer without them: those of five to ten seconds on one core.
+_arrival = Arrival("interlude.models.compiled", worth=2**30)
+_backend: Backend = "auto"
+
+
+def use(backend: Backend) -> None:
+    """Which back end computes the layers of this process from now on; who insists on numba waits for it."""
+    global _backend
+    if backend == "numba":
+        _arrival.wait()
+    _backend = backend
+
+
+def compiled_for(x: Tensor) -> ModuleType | None:
+    """The compiled layers, if they are there and wanted for such numbers; not while torch takes notes."""
+    if _backend == "torch" or x.device.type != "cpu" or _is_recorded():
+        return None
+    return _arrival.wait() if _backend == "numba" else _arrival.after(x.numel())
+
+
+def activated(norm: nn.Module, x: Tensor) -> Tensor:
+    """A leaky ReLU of `norm(x)`."""
+    compiled = compiled_for(x)
+    result: Tensor | None = compiled.activated(norm, x, SLOPE) if compiled else None
+    # in place: the backward pass of a norm does not need its result
+    return F.leaky_relu(norm(x), SLOPE, inplace=True) if result is None else result
+
+
+def halved(x: Tensor) -> Tensor:
+    """The largest of each 2x2 pixels; sides are rounded up, which keeps a 1x1 map alive."""
+    compiled = compiled_for(x)
+    result: Tensor | None = compiled.halved(x) if compiled else None
+    return F.max_pool2d(x, 2, ceil_mode=True) if result is None else result
+
+
+def move_towards(old: Tensor, new: Tensor, share: float) -> None:
+    """`old.lerp_(new, share)`."""
+    compiled = compiled_for(old)
+    if not (compiled and compiled.averaged(old, new, share)):
+        old.lerp_(new, share)
+
+
+def thinned(x: Tensor, stride: int) -> Tensor:
+    """Every `stride`th pixel of every `stride`th line, for a 1x1 convolution.
+
+    With a stride of its own such a convolution is as slow as if it saw every pixel, and its gradient slower.
+    """
+    if stride == 1:
+        return x
+    if _is_recorded() or not (torch.is_grad_enabled() and x.requires_grad):
+        return x[:, :, ::stride, ::stride]
+    result: Tensor = _Thinned.apply(x, stride)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _is_recorded() -> bool:
+    """Whether torch traces, exports or transforms the network instead of computing with it."""
+    traced: bool = torch._C._get_tracing_state() is not None
+    transformed: bool = torch._C._are_functorch_transforms_active()
+    return traced or transformed or torch.compiler.is_compiling()
+
+
+class _Thinned(Function):
+    """Its gradient is made in the order of the maps, and cleared once, unlike that of `x[..., ::2, ::2]`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
+        channels_last = x.is_contiguous(memory_format=torch.channels_last)
+        ctx.order = torch.channels_last if channels_last else torch.contiguous_format
+        ctx.stride, ctx.shape = stride, x.shape
+        return x[:, :, ::stride, ::stride].contiguous(memory_format=ctx.order)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        dx = torch.empty(ctx.shape, dtype=dy.dtype, device=dy.device, memory_format=ctx.order).zero_()
+        dx[:, :, :: ctx.stride, :: ctx.stride] = dy
+        return dx, None
