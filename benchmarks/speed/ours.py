@@ -62,12 +62,17 @@ def split(unlabeled: Tensor | None = None, *, size: int = 32) -> Split:
     )
 
 
-def run(data: Split | None = None, **settings: Any) -> Run:
-    """A run with these settings, ready for its first step; the heap is kept as in training."""
-    values = {"threads": 1, "device": "cpu", "steps": MANY_STEPS, **settings}
+def run(data: Split | None = None, *, model: str | dict[str, str] = "cnn", **settings: Any) -> Run:
+    """A run with these settings, ready for its first step; heap and back ends are as in a long training."""
+    values = {"threads": 1, "device": "cpu", "steps": MANY_STEPS, "model": network(model), **settings}
     memory.keep_heap()
     cfg = settle(resolve([Layer("benchmark", values)]))
     return Run(cfg, data or split(), find_method(cfg.method.name))
+
+
+def network(model: str | dict[str, str]) -> dict[str, str]:
+    """A network, computed by the back end that a run of more than a minute goes over to by itself."""
+    return {"backend": backends()[-1], **({"name": model} if isinstance(model, str) else model)}
 
 
 def advance(run: Run, steps: int = 1) -> None:
@@ -84,11 +89,8 @@ def advance(run: Run, steps: int = 1) -> None:
         return
 
 
-def train(after_step: Callable[[Session], None], **settings: Any) -> None:
-    """`interlude.train` on a file of random pictures; `after_step` may end it by raising `Enough`.
-
-    The back end is the one that a run of more than a minute goes over to by itself.
-    """
+def train(after_step: Callable[[Session], None], *, model: str, **settings: Any) -> None:
+    """`interlude.train` on a file of random pictures; `after_step` may end it by raising `Enough`."""
     original = Session.after_step
 
     def both(session: Session) -> None:
@@ -100,7 +102,7 @@ def train(after_step: Callable[[Session], None], **settings: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = write_file(Path(folder) / "pictures.npz")
             fixed = {"threads": 1, "device": "cpu", "out": f"{folder}/run", "quiet": True}
-            fixed["augment"] = {"backend": backends()[-1]}
+            fixed |= {"augment": {"backend": backends()[-1]}, "model": network(model)}
             interlude.train(data=f"npz:{file}", **fixed, **settings)
     except Enough:
         return

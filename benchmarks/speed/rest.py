@@ -43,8 +43,9 @@ class NetworkTime:
 
 
 def rows() -> list[dict[str, Any]]:
-    """The share with both networks."""
+    """The share with three networks."""
     return [
+        row_of("rest-small", "wrn-10-1", batch=64, steps=10),
         row_of("rest-large", "wrn-28-2", batch=8, steps=10),
         row_of("rest-cnn", "cnn", batch=64, steps=20),
     ]

@@ -24,8 +24,9 @@ class Setting(NamedTuple):
     repeats: int
 
 
-SMALL = Setting("small", (10, 1), 64, 5)
-LARGE = Setting("large", (28, 2), 32, 3)
+SMALL = Setting("small", (10, 1), 64, 9)
+LARGE = Setting("large", (28, 2), 32, 7)
+WARMUPS = 4  # steps until the heap has its size, for those who keep it
 SETTINGS = {setting.name: setting for setting in (SMALL, LARGE)}
 OURS = ("interlude", "fixmatch")  # our methods; "usb" runs FixMatch too, on the same number of views
 THEIRS = ("authors", "usb")
@@ -41,7 +42,7 @@ def rows_of(setting: Setting) -> list[dict[str, Any]]:
     """How many times longer the steps of the others take."""
     workers = {side: Worker(__file__, side, setting.name) for side in (*OURS, *THEIRS)}
     try:
-        times = measure.interleaved(workers, repeats=setting.repeats)
+        times = measure.interleaved(workers, repeats=setting.repeats, warmups=WARMUPS)
     finally:
         for worker in workers.values():
             worker.close()
