@@ -223,6 +223,25 @@ def test_labels_by_keys_survive_undo_a_reload_and_a_killed_server(fresh, visit):
     expect_labels(page, fresh, done)
 
 
+SLOW_AT_FIRST = """() => {
+  const send = window.fetch;
+  let first = true;
+  window.fetch = async (path, options) => {
+    const slow = first && path === "/api/classes";
+    if (slow) first = false;
+    if (slow) await new Promise((done) => setTimeout(done, 500));
+    return send(path, options);
+  };
+}"""
+
+
+def test_classes_stand_in_the_order_they_were_typed_in_however_slow_the_line_is(fresh, visit):
+    page = visit(fresh.address)
+    page.evaluate(SLOW_AT_FIRST)
+    name_classes(page)
+    expect(page.locator("#chips li span")).to_have_text(CLASSES)
+
+
 def test_from_labels_to_a_model_that_predicts(fresh, visit, tmp_path):
     page = visit(fresh.address)
     name_classes(page)

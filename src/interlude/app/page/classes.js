@@ -4,6 +4,10 @@ import { $, make, plural, say, setText } from "./dom.js";
 import { ask, connect, learn, line, post } from "./server.js";
 
 let begun = false;
+let last = Promise.resolve();
+
+/** Changes are sent one after the other: classes stand in the order in which they were named. */
+const inTurn = (work) => (last = last.then(work));
 
 /** Set up the forms; `begin` is called when the first names are given. */
 export function openClasses(begin) {
@@ -57,29 +61,35 @@ function chip(one, place) {
   return make(
     "li", { "data-hue": place % 10 },
     make("span", {}, one.name),
-    make("button", { type: "button", "aria-label": `Remove ${one.name}`, click: () => remove(one, $("name-hint")) }, "×"),
+    make("button", { type: "button", "aria-label": `Remove ${one.name}`, click: () => inTurn(() => remove(one, $("name-hint"))) }, "×"),
   );
 }
 
 function row(one, place) {
   const field = make("input", { type: "text", maxlength: 100, "aria-label": `Name of class ${place + 1}`, spellcheck: "false" });
   field.value = one.name;
-  field.addEventListener("change", () => change(`/api/classes/${one.id}`, { name: field.value.trim() }, $("editor-hint"), () => { field.value = one.name; }));
+  field.addEventListener("change", () => {
+    const name = field.value.trim();
+    inTurn(() => change(`/api/classes/${one.id}`, { name }, $("editor-hint"), () => { field.value = one.name; }));
+  });
   return make(
     "li", { "data-hue": place % 10 }, field,
     make("button", {
       type: "button", "aria-label": `Remove ${one.name}`, disabled: one.count > 0,
-      title: one.count > 0 ? "It has labels" : "Remove", click: () => remove(one, $("editor-hint")),
+      title: one.count > 0 ? "It has labels" : "Remove", click: () => inTurn(() => remove(one, $("editor-hint"))),
     }, "×"),
   );
 }
 
-async function add(field, hint) {
-  const known = new Set(line.state.classes.map((one) => one.name));
-  const names = [...new Set(field.value.split(/[,;\n]/).map((one) => one.trim()))].filter((one) => one && !known.has(one));
+function add(field, hint) {
+  const typed = new Set(field.value.split(/[,;\n]/).map((one) => one.trim()));
   field.value = "";
   field.focus();
-  if (names.length > 0 && await change("/api/classes", { names }, hint)) say(`Added ${names.join(", ")}`);
+  inTurn(async () => {
+    const known = new Set(line.state.classes.map((one) => one.name));
+    const names = [...typed].filter((one) => one && !known.has(one));
+    if (names.length > 0 && await change("/api/classes", { names }, hint)) say(`Added ${names.join(", ")}`);
+  });
 }
 
 async function remove(one, hint) {
