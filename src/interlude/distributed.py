@@ -5,6 +5,7 @@ are means over its own rows; the mean over all rows is the sum of these, each ti
 the groups. In a single process every function here gives back what it was given.
 """
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,9 @@ def pick_device(name: str) -> torch.device:
 
 def connect(device: str, **place: Any) -> None:
     """Make the processes of this run one group: by NCCL where they compute on GPUs, else by gloo."""
+    # Functions there hold the group that exists when they are first imported, which something does sooner or
+    # later: that group would never end, and its threads could abort a process that ends.
+    importlib.import_module("torch.distributed.nn.functional")
     gpus = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
     dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", **place)
     if gpus:
