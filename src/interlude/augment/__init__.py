@@ -2,8 +2,9 @@
 
 from interlude.augment.check import check_augmentation
 from interlude.augment.cutout import Cutout
-from interlude.augment.draw import Augmentation, Chain, Draw, Identity, take
+from interlude.augment.draw import Augmentation, Draw, take
 from interlude.augment.geometry import FlipCrop
+from interlude.augment.groups import Chain, Identity
 from interlude.augment.policies import AugmentConfig, Policy, build, describe, policy, policy_names
 from interlude.augment.randaugment import OPERATIONS, Operation, RandAugment
 from interlude.augment.render import Backend, loaded, render, render_groups

@@ -1,8 +1,8 @@
 """What each pixel becomes: Pillow's tone, colour and sharpness operations, bit for bit.
 
 AutoContrast and Equalize say for every image which tables of 256 values `look_up` shall use; the others give
-the images themselves. Magnitudes are float64 arrays with one value per image; images are uint8 (N, C, H, W)
-on any device, with one channel (grey) or three (red, green, blue).
+the images themselves. Magnitudes are float64 arrays with one value per group; images are uint8 (..., C, H, W)
+on any device, groups along the first axis, with one channel (grey) or three (red, green, blue).
 
 Where a quotient must be exact, a tensor is divided by a tensor: with a number on either side torch may make
 it a product, which is at times one value off.
@@ -19,8 +19,8 @@ SMOOTH_CENTRE, SMOOTH_TOTAL = 5, 13  # Pillow's SMOOTH kernel: ones around a fiv
 
 
 def look_up(images: Tensor, tables: Tensor) -> Tensor:
-    """Value v in channel c of image i becomes `tables[i, c, v]`; the tables are uint8 (N, C, 256)."""
-    return tables.gather(2, images.flatten(2).long()).view_as(images)
+    """Value v in channel c of image i becomes `tables[i, c, v]`; the tables are uint8 (..., C, 256)."""
+    return tables.gather(-1, images.flatten(-2).long()).view_as(images)
 
 
 def brightness(images: Tensor, factor: Numbers) -> Tensor:
@@ -32,20 +32,20 @@ def contrast(images: Tensor, factor: Numbers) -> Tensor:
     """Scale towards the mean grey of the image (factor 0)."""
     end = images.float()
     # Sums of lines are whole numbers below 2^24, exact in float32 and faster there.
-    total = luma(end).sum(3, keepdim=True).sum((1, 2), keepdim=True, dtype=torch.float64)
-    mean = torch.floor(total / torch.full_like(total, images.shape[2:].numel()) + 0.5).float()
+    total = luma(end).sum(-1, keepdim=True).sum((-3, -2), keepdim=True, dtype=torch.float64)
+    mean = torch.floor(total / torch.full_like(total, images.shape[-2:].numel()) + 0.5).float()
     return _blend(mean, end, _factor(images, factor))
 
 
 def posterize(images: Tensor, bits: Numbers) -> Tensor:
     """Keep the highest bits (cut to a whole number, at least one)."""
     dropped = 8 - bits.astype(np.int64).clip(1, 8)
-    return images & _per_image(images, (255 >> dropped << dropped).astype(np.uint8))
+    return images & _per_group(images, (255 >> dropped << dropped).astype(np.uint8))
 
 
 def solarize(images: Tensor, threshold: Numbers) -> Tensor:
     """Invert the values from the threshold on."""
-    first = _per_image(images, np.ceil(threshold).astype(np.int16))
+    first = _per_group(images, np.ceil(threshold).astype(np.int16))
     # The sign bit, spread over a byte, says which values lie below; torch compares bytes slowly.
     below = images.short().sub_(first).bitwise_right_shift_(15).to(torch.uint8)
     return below.bitwise_not_().bitwise_xor_(images)
@@ -53,8 +53,8 @@ def solarize(images: Tensor, threshold: Numbers) -> Tensor:
 
 def autocontrast(images: Tensor, _: Numbers) -> Tensor:
     """Tables that stretch each channel to the full range; a constant channel stays."""
-    planes = images.flatten(2)
-    low, high = planes.amin(2, keepdim=True).double(), planes.amax(2, keepdim=True).double()
+    planes = images.flatten(-2)
+    low, high = planes.amin(-1, keepdim=True).double(), planes.amax(-1, keepdim=True).double()
     scale = torch.full_like(low, 255.0) / (high - low)
     values = _values(images)
     stretched = (values * scale + -low * scale).clamp(0, 255)
@@ -63,12 +63,12 @@ def autocontrast(images: Tensor, _: Numbers) -> Tensor:
 
 def equalize(images: Tensor, _: Numbers) -> Tensor:
     """Tables that spread the values of each channel evenly; a channel with too little to spread stays."""
-    planes = images.flatten(2)
-    ones = torch.ones((), dtype=torch.int32, device=images.device).expand_as(planes)
-    count = ones.new_zeros(*planes.shape[:2], 256).scatter_add_(2, planes.long(), ones).float()
-    up_to = count.cumsum(2)
-    brightest = count.gather(2, planes.amax(2, keepdim=True).long())
-    step = (images.shape[2:].numel() - brightest).int() // 255
+    planes = images.flatten(-2)
+    ones = torch.ones_like(planes, dtype=torch.int32)  # a single one, expanded, would be added more slowly
+    count = ones.new_zeros(*planes.shape[:-1], 256).scatter_add_(-1, planes.long(), ones).float()
+    up_to = count.cumsum(-1)
+    brightest = count.gather(-1, planes.amax(-1, keepdim=True).long())
+    step = (images.shape[-2:].numel() - brightest).int() // 255
     # Whole numbers below 2^24 are exact in float32, and no quotient of two is rounded up to the next one.
     spread = (step // 2 + up_to).sub_(count).div_(step.clamp(min=1)).clamp_(max=255)
     return torch.where(step > 0, spread, _values(images)).to(torch.uint8)
@@ -76,7 +76,7 @@ def equalize(images: Tensor, _: Numbers) -> Tensor:
 
 def color(images: Tensor, factor: Numbers) -> Tensor:
     """Scale the colours towards grey (factor 0); a grey image stays."""
-    if images.shape[1] == 1:
+    if images.shape[-3] == 1:
         return images
     end = images.float()
     return _blend(luma(end), end, _factor(images, factor))
@@ -84,8 +84,8 @@ def color(images: Tensor, factor: Numbers) -> Tensor:
 
 def sharpness(images: Tensor, factor: Numbers) -> Tensor:
     """Blend with a smoothed version (factor 0), whose outermost pixels are the image's own."""
-    width = images.shape[3]
-    if min(images.shape[2:]) < 3:
+    width = images.shape[-1]
+    if min(images.shape[-2:]) < 3:
         return images
     # Neighbours of all pixels at once, lines and images laid end to end; only edges get wrong ones.
     fine = images.short().flatten()
@@ -98,16 +98,16 @@ def sharpness(images: Tensor, factor: Numbers) -> Tensor:
     smooth = total.float().div_(SMOOTH_TOTAL).round_().view_as(images)
     end = images.float()
     for edge in (0, -1):
-        smooth[:, :, edge] = end[:, :, edge]
+        smooth[..., edge, :] = end[..., edge, :]
         smooth[..., edge] = end[..., edge]
     return _blend(smooth, end, _factor(images, factor))
 
 
 def luma(values: Tensor) -> Tensor:
-    """Grey values (N, 1, H, W) as Pillow computes them, of values in float32: whole numbers."""
-    if values.shape[1] == 1:
+    """Grey values (..., 1, H, W) as Pillow computes them, of values in float32: whole numbers."""
+    if values.shape[-3] == 1:
         return values
-    red, green, blue = torch.split(values, 1, dim=1)
+    red, green, blue = torch.split(values, 1, dim=-3)
     # Exact: every product and sum is a whole number of 1/65536 below 256.
     return (red * RED).add_(green, alpha=GREEN).add_(blue, alpha=BLUE).add_(0.5).floor_()
 
@@ -130,8 +130,8 @@ def _values(images: Tensor) -> Tensor:
 
 
 def _factor(images: Tensor, factor: Numbers) -> Tensor:
-    return _per_image(images, factor.astype(np.float32))
+    return _per_group(images, factor.astype(np.float32))
 
 
-def _per_image(images: Tensor, numbers: Numbers) -> Tensor:
-    return torch.from_numpy(numbers).to(images.device).view(-1, 1, 1, 1)
+def _per_group(images: Tensor, numbers: Numbers) -> Tensor:
+    return torch.from_numpy(numbers).to(images.device).view(-1, *[1] * (images.ndim - 1))

@@ -7,11 +7,12 @@ import torch
 from torch import Generator, Tensor
 
 from interlude.augment.color import luma
-from interlude.augment.draw import Draw, Numbers, fold, uniform
+from interlude.augment.draw import Draw, Numbers, uniform
+from interlude.augment.groups import Overwriting
 
 
 @dataclass(frozen=True)
-class Cutout:
+class Cutout(Overwriting):
     """Paint a square whose side is uniform between two shares of the image's width.
 
     It is drawn as Pillow's rectangle, which includes both corners: a side of 16 paints 17 x 17 pixels. One
@@ -35,23 +36,17 @@ class Cutout:
             "side": uniform(n, generator=generator),
         }
 
-    def apply(self, images: Tensor, draw: Draw) -> Tensor:
-        return self.overwrite(images.clone(), draw)
-
     def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
-        """The same, painted on the images themselves where their memory allows."""
-        channels, height, width = images.shape[1:]
-        folded, corners = fold(images, self.corners(draw, height, width))
-        top, left, bottom, right = corners.T[..., None]
+        height, width = images.shape[-2:]
+        top, left, bottom, right = self.corners(draw, height, width).T[..., None]
         rows = torch.from_numpy(_painted(top, bottom, height)).to(images.device)
         columns = torch.from_numpy(_painted(left, right, width)).to(images.device)
         box = (rows[:, :, None] & columns[:, None, :])[:, None, None]
-        members: Tensor = folded.unflatten(1, (folded.shape[1] // channels, channels))
         # Bits select faster than torch.where: the box is 255 inside and 0 outside.
-        return members.bitwise_and_(~box).bitwise_or_(self.color(images) & box).view(images.shape)
+        return images.bitwise_and_(~box).bitwise_or_(self.color(images) & box)
 
     def corners(self, draw: Draw, height: int, width: int) -> Numbers:
-        """First and last painted row and column: top, left, bottom, right of each image, (N, 4)."""
+        """First and last painted row and column: top, left, bottom, right for each group, (G, 4)."""
         share, centre = (draw[name].numpy().astype(np.float64) for name in ("side", "centre"))
         side = (self.smallest + (self.largest - self.smallest) * share[:, None]) * width
         side = np.trunc(side) if self.whole_pixels else side
@@ -61,7 +56,7 @@ class Cutout:
     def color(self, images: Tensor) -> Tensor:
         """What is painted on such images, uint8 (1, C, 1, 1)."""
         fill = torch.tensor(self.fill, dtype=torch.uint8, device=images.device).view(1, 3, 1, 1)
-        return fill if images.shape[1] == 3 else luma(fill.float()).to(torch.uint8)
+        return fill if images.shape[-3] == 3 else luma(fill.float()).to(torch.uint8)
 
 
 def _painted(first: Numbers, last: Numbers, size: int) -> Numbers:

@@ -1,7 +1,7 @@
 """Where each pixel comes from: flip, crop, rotate, shear and translate, each pixel as Pillow would place it.
 
-The last three say for every image which affine map `warp` shall follow. Magnitudes are float64 arrays with
-one value per image; images are uint8 (N, C, H, W) on any device.
+The last three say for every group which affine map `warp` shall follow. Magnitudes are float64 arrays with
+one value per group; images are uint8 (..., C, H, W) on any device, groups along the first axis.
 """
 
 from dataclasses import dataclass
@@ -9,32 +9,31 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional
 
-from interlude.augment.draw import Draw, Numbers, fold, uniform
+from interlude.augment.draw import Draw, Numbers, uniform
+from interlude.augment.groups import Groups, OfGroups
+from interlude.augment.strips import Margin
 
 FRACTION_BITS = 16  # of the fixed-point coordinates in Pillow's nearest-neighbour transform
 IDENTITY = np.eye(2, 3)
 ENTRIES = np.eye(6).reshape(2, 3, 2, 3)  # for each entry of a map, a one in its place
 (_, SHEAR_X, MOVE_X), (SHEAR_Y, _, MOVE_Y) = ENTRIES
-ON_FRAMED = np.array((0, 0, 1 << FRACTION_BITS), np.int32).reshape(3, 1, 1, 1, 1)  # moves a map by a pixel
 INDICES_AT_ONCE = 2**20  # positions worked on together; larger tables of them cost page faults
 
 
 def warp(images: Tensor, maps: Numbers) -> Tensor:
-    """Pixel (x, y) of image i becomes its pixel `maps[i] @ (x, y, 1)`, black if that lies outside.
+    """Pixel (x, y) in group i becomes the image's `maps[i] @ (x, y, 1)`, black if that lies outside.
 
-    The maps (N, 2, 3) are taken at the centres of pixels and, as in Pillow, with 16 bits after the point.
+    The maps (G, 2, 3) are taken at the centres of pixels and, as in Pillow, with 16 bits after the point.
     """
-    folded, maps = fold(images, maps)
     height, width = images.shape[-2:]
-    fixed = fixed_point(maps).transpose(2, 1, 0)[..., None, None] + ON_FRAMED
-    along_x, along_y, start = torch.from_numpy(fixed).to(images.device)
+    fixed = torch.from_numpy(fixed_point(maps).transpose(2, 1, 0)[..., None, None].copy()).to(images.device)
+    along_x, along_y, start = fixed
     across, down = (torch.arange(size, dtype=torch.int32, device=images.device) for size in (width, height))
     position = along_x * across + (along_y * down[:, None] + start)
     columns, rows = position.bitwise_right_shift_(FRACTION_BITS)
-    views = _read(_framed(folded), rows.clamp_(0, height + 1), columns.clamp_(0, width + 1))
-    return views.view(images.shape)
+    views = _read(images.flatten(1, -3), rows.clamp(0, height - 1), columns.clamp(0, width - 1))
+    return views.bitwise_and_(_inside(rows, height) & _inside(columns, width)).view(images.shape)
 
 
 def fixed_point(maps: Numbers) -> Numbers:
@@ -86,7 +85,7 @@ def translate_y_whole(images: Tensor, share: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True)
-class FlipCrop:
+class FlipCrop(OfGroups):
     """Mirror left and right, then cut the image's size out of a padded version of it."""
 
     flip: float = 0.5  # probability
@@ -99,23 +98,22 @@ class FlipCrop:
             "crop": uniform(n, 2, generator=generator),  # where the cut begins: down, across
         }
 
-    def apply(self, images: Tensor, draw: Draw) -> Tensor:
-        height, width = images.shape[-2:]
-        folded, cuts = fold(images, self.cuts(draw, height, width))
-        top, left, flip = cuts.T[..., None]
-        rows, columns = np.arange(height) + top, np.arange(width) + left
+    def views(self, groups: Groups, draw: Draw) -> Tensor:
+        height, width = groups.images.shape[-2:]
+        top, left, flip = self.cuts(draw, height, width).T
+        rows = np.arange(height) + top[:, None]
         if self.reflect:
-            rows, columns = _reflect(rows, height), _reflect(columns, width)
-        columns = np.where(flip, width - 1 - columns, columns)
-        if not self.reflect:
-            folded = _framed(folded)
-            rows, columns = (rows + 1).clip(0, height + 1), (columns + 1).clip(0, width + 1)
-        down, across = (torch.from_numpy(places).to(images.device) for places in (rows, columns))
-        return _read(folded, down[:, :, None], across[:, None, :]).view(images.shape)
+            return groups.strips(None).cut(_reflect(rows, height), left, flip)
+        margin = self.pad(height, width)
+        return groups.strips(margin).cut(rows + margin[0], left, flip)
+
+    def pad(self, height: int, width: int) -> Margin:
+        """Pixels on each side: above and below, left and right."""
+        return int(height * self.padding), int(width * self.padding)
 
     def cuts(self, draw: Draw, height: int, width: int) -> Numbers:
         """The first pixel of each cut, down and across, from -pad to +pad; whether it is mirrored: (N, 3)."""
-        pad = np.array((int(height * self.padding), int(width * self.padding)))
+        pad = np.array(self.pad(height, width))
         start = np.floor(draw["crop"].numpy().astype(np.float64) * (2 * pad + 1)).astype(np.int64) - pad
         return np.column_stack((start, draw["flip"].numpy()))
 
@@ -138,9 +136,11 @@ def _read(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return pixels.view(len(images), channels, *size)
 
 
-def _framed(images: Tensor) -> Tensor:
-    """Images in a black frame of one pixel, which answers every position outside: cheaper than a mask."""
-    return functional.pad(images, (1, 1, 1, 1))
+def _inside(position: Tensor, size: int) -> Tensor:
+    """255 where positions (G, H, W) lie on the axis and 0 elsewhere, for all planes of a group."""
+    # Bits select faster than a mask: the sign bit, spread, of what is below zero at either end.
+    beyond = position.bitwise_or(size - 1 - position).bitwise_right_shift_(31)
+    return beyond.to(torch.uint8).bitwise_not_()[:, None]
 
 
 def _map(value: Numbers, entry: Numbers) -> Numbers:

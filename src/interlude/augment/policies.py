@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from interlude.augment.cutout import Cutout
-from interlude.augment.draw import Augmentation, Chain, Identity
+from interlude.augment.draw import Augmentation
 from interlude.augment.geometry import FlipCrop, translate_x_whole, translate_y_whole
+from interlude.augment.groups import Chain, Identity
 from interlude.augment.randaugment import OPERATIONS, Operation, RandAugment
 from interlude.augment.render import Backend
 from interlude.errors import unknown

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from interlude.augment import color, geometry
 from interlude.augment.draw import Draw, Numbers, uniform
+from interlude.augment.groups import Overwriting
 
 TOP_LEVEL = 10  # a magnitude is `low` at level 0 and `high` at this level
 
@@ -27,13 +28,13 @@ def identity(images: Tensor, _: Numbers) -> Tensor:
 
 
 class Operation(NamedTuple):
-    """One entry of a list: `plan` says what to do with each image, `carry_out` does it to all at once.
+    """One entry of a list: `plan` says what to do with each group, `carry_out` does it to all at once.
 
     Neighbours in a list with the same `carry_out` (`geometry.warp`, `color.look_up`, `replace`) share a pass.
     """
 
     name: str
-    plan: Callable[[Tensor, Numbers], Any]  # images, magnitudes -> an array or tensor, one row per image
+    plan: Callable[[Tensor, Numbers], Any]  # images, magnitudes -> an array or tensor, one row per group
     carry_out: Callable[[Tensor, Any], Tensor]  # images, plans -> images
     low: float = 0.0
     high: float = 0.0
@@ -64,7 +65,7 @@ OPERATIONS = {operation.name: operation for operation in (*GEOMETRY, *TABLES, *V
 
 
 @dataclass(frozen=True)
-class RandAugment:
+class RandAugment(Overwriting):
     """`count` operations one after the other, drawn with replacement, each applied with a probability."""
 
     operations: tuple[Operation, ...] = tuple(OPERATIONS.values())
@@ -95,11 +96,7 @@ class RandAugment:
         """Low, high and whether signed, for each operation."""
         return np.array([operation[3:] for operation in self.operations], np.float64)
 
-    def apply(self, images: Tensor, draw: Draw) -> Tensor:
-        return self.overwrite(images.clone(), draw)
-
     def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
-        """The same, written over the images where their memory allows."""
         images = images.contiguous()
         chosen, magnitude = self._to_do(draw)
         with torch.inference_mode():  # hundreds of small steps, each a little shorter without bookkeeping
@@ -108,7 +105,7 @@ class RandAugment:
         return images
 
     def _to_do(self, draw: Draw) -> tuple[Numbers, Numbers]:
-        """Numbers of operations and their magnitudes; what changes an image comes first, in its order."""
+        """Numbers of operations and their magnitudes; what changes images comes first, in its order."""
         operation, magnitude = draw["operation"].numpy(), self.magnitude(draw)
         idle = ~draw["applied"].numpy() | self._idle[operation]
         order = idle.argsort(axis=1, kind="stable")
@@ -121,10 +118,10 @@ class RandAugment:
         return np.array([operation.plan is identity for operation in self.operations])
 
     def _run(self, images: Tensor, chosen: Numbers, magnitude: Numbers) -> None:
-        """Let each operation change, in place, all the images it was chosen for."""
-        order = chosen.argsort(kind="stable")  # neighbours that share a draw stay neighbours
+        """Let each operation change, in place, all the groups it was chosen for."""
+        order = chosen.argsort()
         ends = np.bincount(chosen, minlength=len(self.operations)).cumsum()
-        # Behind those of the last operation are images to be left alone.
+        # Behind those of the last operation are groups to be left alone.
         shares = zip(self.operations, np.split(order, ends), strict=False)
         busy = [(operation, rows) for operation, rows in shares if len(rows)]
         for carry_out, group in groupby(busy, key=lambda share: share[0].carry_out):
@@ -141,6 +138,6 @@ def _joined(plans: list[Any]) -> Any:
 
 
 def _put(images: Tensor, rows: Tensor, views: Tensor) -> None:
-    """`images[rows] = views`, for speed in words of eight bytes where images consist of those."""
-    word = torch.uint8 if images.shape[1:].numel() % 8 else torch.int64
+    """`images[rows] = views`, for speed in words of sixteen bytes where groups consist of those."""
+    word = torch.uint8 if images[0].numel() % 16 else torch.complex128
     images.flatten(1).view(word).index_copy_(0, rows, views.flatten(1).view(word))

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from interlude.arrival import Arrival
-from interlude.augment.draw import Augmentation, Draw, take
+from interlude.augment.draw import Augmentation, Draw
+from interlude.augment.groups import Groups, views_of
 from interlude.augment.views import normalize
 
 Backend = Literal["auto", "torch", "numba"]
@@ -67,17 +67,17 @@ def render_groups(
     ready = [_loops([x, u], *one, mean, std, backend=backend) for one in each]
     views = [loops() if loops else None for loops in ready]
     if not all(views):
-        groups = torch.cat([x[:, None], u.unflatten(0, (len(x), len(u) // len(x)))], dim=1)
+        mine = u.unflatten(0, (len(x), len(u) // len(x)))
+        groups = Groups(torch.cat([x[:, None], mine], dim=1))
         views = [done or _of_groups(groups, *one, mean, std) for done, one in zip(views, each, strict=True)]
     return [(of_x, of_u) for of_x, of_u in filter(None, views)]
 
 
 def _of_groups(
-    groups: Tensor, augmentation: Augmentation, draw: Draw, mean: Sequence[float], std: Sequence[float]
+    groups: Groups, augmentation: Augmentation, draw: Draw, mean: Sequence[float], std: Sequence[float]
 ) -> list[Tensor]:
-    """The views of the first image of each group (G, 1 + mu, C, H, W), and those of the others, by torch."""
-    group_of_row = torch.from_numpy(np.arange(len(groups)).repeat(groups.shape[1]))
-    pixels = augmentation.apply(groups.flatten(0, 1), take(draw, group_of_row)).view_as(groups)
+    """The views of the first image of each group, and those of the others, by torch."""
+    pixels = views_of(augmentation, groups, draw)
     parts = pixels[:, :1], pixels[:, 1:]
     return [normalize(part, mean, std, channels_last=True).flatten(0, 1) for part in parts]
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from interlude.augment import AugmentConfig, Cutout, FlipCrop, build, take
-from interlude.augment.draw import fold
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "vectors.json").read_text())
 MANY = 20_000
@@ -159,21 +158,6 @@ def test_taking_rows_indexes_every_number_of_a_draw():
     assert chosen.keys() == numbers.keys()
     for name, values in chosen.items():
         assert torch.equal(values, torch.stack([numbers[name][4], numbers[name][0], numbers[name][0]]))
-
-
-def test_neighbours_with_equal_numbers_fold_into_one_image_of_more_channels():
-    images = torch.arange(6 * 3).view(6, 3, 1, 1)
-    folded, numbers = fold(images, np.array([[1.0], [1.0], [2.0], [2.0], [2.0], [2.0]]))
-    assert numbers.flatten().tolist() == [1, 2, 2]
-    assert folded.flatten(1).tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17]]
-
-
-@pytest.mark.parametrize("numbers", [[1, 1, 2], [1, 2, 2, 2], [1, 2, 1, 2], [5], []])
-def test_uneven_runs_are_not_folded(numbers):
-    images = torch.zeros(len(numbers), 3, 2, 2)
-    folded, kept = fold(images, np.array(numbers).reshape(-1, 1))
-    assert folded.shape == images.shape
-    assert kept.flatten().tolist() == numbers
 
 
 def test_draws_do_not_touch_the_global_generator():

@@ -14,7 +14,7 @@ from pillow_reference import (
 )
 
 from interlude.augment import AugmentConfig, Chain, Identity, build, check_augmentation, take
-from interlude.augment.draw import Overwriting
+from interlude.augment.groups import Groups, Overwriting
 
 GREY = (127, 127, 127)
 
@@ -95,12 +95,12 @@ def test_a_part_alone_keeps_the_contract(part):
 
 def test_a_part_that_can_overwrite_gives_what_it_gives_otherwise():
     augmentation = strong()
-    images = pictures(3, 32, 32).repeat(4, 1, 1, 1)
+    images = pictures(3, 32, 32).repeat(4, 1, 1, 1)[:, None]
     draw = drawn(augmentation, len(images))
     overwriting = [part for part in augmentation.parts if isinstance(part, Overwriting)]
     assert len(overwriting) == 2, "operations and cutout need no memory of their own"
     for part in overwriting:
-        wanted, lost = part.apply(images, draw), images.clone()
+        wanted, lost = part.views(Groups(images), draw), images.clone()
         views = part.overwrite(lost, draw)
         assert torch.equal(views, wanted)
         assert views.data_ptr() == lost.data_ptr(), f"{part} took new memory"

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from interlude.augment.compiled import kernels
 from interlude.augment.compiled.numbers import numbers_of, take_apart
-from interlude.augment.draw import Augmentation, Draw, Identity
+from interlude.augment.draw import Augmentation, Draw
+from interlude.augment.groups import Identity
 
 
 def prepare(

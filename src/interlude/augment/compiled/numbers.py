@@ -12,8 +12,9 @@ from torch import Tensor
 from interlude.augment import color, geometry
 from interlude.augment.compiled import kernels
 from interlude.augment.cutout import Cutout
-from interlude.augment.draw import Augmentation, Chain, Draw, Identity
+from interlude.augment.draw import Augmentation, Draw
 from interlude.augment.geometry import FlipCrop
+from interlude.augment.groups import Chain, Identity
 from interlude.augment.randaugment import TOP_LEVEL, Operation, RandAugment, identity, replace
 from interlude.augment.views import scaling
 
