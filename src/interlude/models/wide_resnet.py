@@ -44,14 +44,14 @@ class Unit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.shortcut is None:
-            return x + self._main(activated(self.norm1, x))
+            return self._main(activated(self.norm1, x)).add_(x)
         if self.activated == "both":
             x = activated(self.norm1, x)
         main = self._main(activated(self.norm1, x) if self.activated == "main" else x)
-        shortcut: Tensor = self.shortcut(thinned(x, self.stride))
-        return shortcut + main
+        return main.add_(self.shortcut(thinned(x, self.stride)))
 
     def _main(self, x: Tensor) -> Tensor:
+        """What is added to the shortcut, in its place: no convolution needs its own result again."""
         result: Tensor = self.conv2(activated(self.norm2, self.conv1(x)))
         return result
 
