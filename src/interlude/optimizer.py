@@ -53,7 +53,8 @@ class Optimizer:
             self.fill_momentum()
         else:
             self.torch = torch.optim.AdamW(groups, lr=cfg.rate, fused=fused)
-        self.gradients = Gradients(p for group in groups for p in group["params"])
+        self.parameters: list[Tensor] = [p for group in groups for p in group["params"]]
+        self.gradients = Gradients(self.parameters)
 
     def fill_momentum(self) -> None:
         """Momentum starts at zero for all: fused SGD fails where parameters first move at different steps."""
@@ -70,7 +71,8 @@ class Optimizer:
         rate = self.rate(step) * scale
         for group in self.torch.param_groups:
             group["lr"] = rate * group["scale"]
-        self.torch.zero_grad(set_to_none=True)
+        for parameter in self.parameters:  # `zero_grad` does the same and takes four times as long
+            parameter.grad = None
         self.gradients.of(loss)
         self.torch.step()
 

@@ -36,14 +36,14 @@ class Packed:
 
         It is looked at with every average, and visiting each tensor takes a tenth of the time of an average.
         """
-        if owned:
-            return self._look(1) == self._addresses[:1]
+        if owned and self._homes:
+            first: Tensor = self._homes[0][self._names[0]]
+            return first.data_ptr() == self._addresses[0]
         return self._look() == self._addresses
 
-    def _look(self, count: int | None = None) -> list[int]:
-        """Where the first `count` tensors are; made of maps alone, which take half the time of a loop."""
-        tensors = map(dict.__getitem__, self._homes[:count], self._names[:count])
-        return list(map(Tensor.data_ptr, tensors))
+    def _look(self) -> list[int]:
+        """Where each tensor is; made of maps alone, which take half the time of a loop."""
+        return list(map(Tensor.data_ptr, map(dict.__getitem__, self._homes, self._names)))
 
 
 _packed: WeakKeyDictionary[nn.Module, Packed] = WeakKeyDictionary()

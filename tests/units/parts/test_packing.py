@@ -87,6 +87,11 @@ def test_tensors_that_have_left_are_noticed(network, leave):
     assert all((weight == 3).all() for weight in network.parameters())
 
 
+def test_a_network_without_tensors_has_nothing_that_could_leave():
+    network = nn.Identity()
+    assert packed(network, owned=True) is packed(network, owned=True) is packed(network)
+
+
 def test_a_copy_has_memory_of_its_own(network):
     Packed(network)
     again = copy.deepcopy(network)
