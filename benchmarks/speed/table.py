@@ -65,6 +65,7 @@ ROWS = {
     "evaluation": Row("evaluated images/s over trained images/s, WRN-28-2", "x", "4", 4),
     "ema-bound": Row("the authors' EMA loop over one `lerp` of all weights in one piece"),
     "evaluation-flops": Row("FLOPs of a trained over those of an evaluated image, WRN-28-2"),
+    "evaluation-bound": Row("evaluated images/s, if only for convolutions, over trained images/s, WRN-28-2"),
     "step-small-usb-alike": Row(ALIKE.format("WRN-10-1, 960 views")),
     "step-large-usb-alike": Row(ALIKE.format("WRN-28-2, 480 views")),
     **{f"augment-32-{name}": Row(OTHER.format(32, what), "x", at_32) for name, what, at_32, _ in COMPARED},
