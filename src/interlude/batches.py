@@ -21,18 +21,31 @@ class Pick(NamedTuple):
     rows_x: Tensor
     rows_u: Tensor
     draws_x: list[Draw]
-    draws_u: list[Draw]
+    draws_apart: list[Draw] | None  # those of the unlabeled images, where they do not share their group's
+
+    @property
+    def draws_u(self) -> list[Draw]:
+        """The draws of each unlabeled image, shared or not."""
+        if self.draws_apart is not None:
+            return self.draws_apart
+        mu = len(self.rows_u) // len(self.rows_x)
+        return [take(draw, torch.arange(len(self.rows_u)) // mu) for draw in self.draws_x]
 
 
 def own_part(pick: Pick) -> Pick:
     """What chance decides about this process's groups."""
     if distributed.num_processes() == 1:
         return pick
-    draws_x, draws_u = (
-        [{name: distributed.own(values) for name, values in draw.items()} for draw in draws]
-        for draws in (pick.draws_x, pick.draws_u)
+    return Pick(
+        distributed.own(pick.rows_x),
+        distributed.own(pick.rows_u),
+        _own_rows(pick.draws_x),
+        None if pick.draws_apart is None else _own_rows(pick.draws_apart),
     )
-    return Pick(distributed.own(pick.rows_x), distributed.own(pick.rows_u), draws_x, draws_u)
+
+
+def _own_rows(draws: list[Draw]) -> list[Draw]:
+    return [{name: distributed.own(values) for name, values in draw.items()} for draw in draws]
 
 
 class Batches:
@@ -57,7 +70,7 @@ class Batches:
     def __call__(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Batch:
         """This process's part of the batch of `step`, with these views."""
         pick = own_part(self.pick(step, labeled, unlabeled, shared_draws=shared_draws))
-        views_x, views_u = self.inputs_of(pick, labeled, unlabeled, shared_draws=shared_draws)
+        views_x, views_u = self.inputs_of(pick, labeled, unlabeled)
         return Batch(
             x=views_x,
             y=self.split.labeled.labels_of(pick.rows_x).to(self.device),
@@ -70,17 +83,12 @@ class Batches:
         """Rows and draws of `step`; with shared draws, view k of a whole group has one draw."""
         num_u = self.batch * self.mu if unlabeled else 0
         generator = rng.generator(self.seed, "draws", step)
-        draws_x = self.draws(labeled, self.batch, generator)
-        if shared_draws:
-            assert labeled == unlabeled, "draws are shared between the same kinds of views"
-            draws_u = [take(draw, torch.arange(num_u) // self.mu) for draw in draws_x]
-        else:
-            draws_u = self.draws(unlabeled, num_u, generator)
+        assert labeled == unlabeled or not shared_draws, "draws are shared between the same kinds of views"
         return Pick(
             self.rows(self.split.labeled, "labeled", step, self.batch),
             self.rows(self.split.unlabeled, "unlabeled", step, num_u),
-            draws_x,
-            draws_u,
+            self.draws(labeled, self.batch, generator),
+            None if shared_draws else self.draws(unlabeled, num_u, generator),
         )
 
     def draws(self, kinds: Kinds, count: int, generator: Generator) -> list[Draw]:
@@ -126,13 +134,13 @@ class Batches:
         return evaluate.normalized_batches(images, self.split.mean, self.split.std, device=self.device)
 
     def inputs_of(
-        self, pick: Pick, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool
+        self, pick: Pick, labeled: Kinds, unlabeled: Kinds
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The labeled and the unlabeled views of a batch, as the network takes them."""
         x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
-        if shared_draws:
+        if pick.draws_apart is None:
             return self.inputs_of_groups(x, u, labeled, pick.draws_x)
-        return self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_u)
+        return self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_apart)
 
     def inputs(self, pixels: Tensor, kinds: Kinds, draws: list[Draw]) -> tuple[Tensor, ...]:
         """One view of all images for each kind and its draws, as the network takes them."""

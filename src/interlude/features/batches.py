@@ -94,7 +94,7 @@ class FeatureBatches(Batches):
         return draws
 
     def inputs_of(
-        self, pick: Pick, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool
+        self, pick: Pick, labeled: Kinds, unlabeled: Kinds
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         return (
             self.gathered(self.split.labeled, pick.rows_x, labeled, pick.draws_x),
