@@ -7,6 +7,7 @@ its own that keeps its heap as training does; the others share one whose allocat
 
 import sys
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import measure
@@ -17,6 +18,7 @@ import reference_pillow
 from turns import Turns, Worker
 
 GROUPS, MU = 64, 7
+WARMUPS = 30  # batches until the heap has its size
 IMAGES = GROUPS * (1 + MU)
 
 
@@ -61,8 +63,11 @@ def work(backend: str, size: int) -> None:
     run = ours.run(
         ours.split(size=size), method="interlude", augment={"backend": backend}, batch=GROUPS, mu=MU
     )
+    steps = iter(range(ours.MANY_STEPS))
+    for step in islice(steps, WARMUPS):
+        run.batch(step)
     turns = Turns()
-    for step in range(ours.MANY_STEPS):
+    for step in steps:
         run.batch(step)
         turns.done()
 

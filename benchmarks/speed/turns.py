@@ -1,7 +1,7 @@
 """Sides that need a process of their own, for the allocator's sake: each does one piece of work at its turn.
 
 A process waits, without using the processor, until it is asked for its next piece, and reports the CPU time
-of all its threads since its last one.
+of all its threads since its last one, but for what asking and reporting take.
 """
 
 import subprocess
@@ -47,8 +47,8 @@ class Turns:
 
     def done(self, *_: Any) -> None:
         """Report a piece of work and wait for the next turn."""
-        now = time.process_time()
+        now, own = time.process_time(), time.thread_time()
         print("seconds", now - self.began, flush=True)
-        self.began = now
         if not sys.stdin.readline():
             sys.exit(0)
+        self.began = now + time.thread_time() - own

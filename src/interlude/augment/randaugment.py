@@ -99,9 +99,8 @@ class RandAugment(Overwriting):
     def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
         images = images.contiguous()
         chosen, magnitude = self._to_do(draw)
-        with torch.inference_mode():  # hundreds of small steps, each a little shorter without bookkeeping
-            for slot in range(self.count):
-                self._run(images, chosen[:, slot], magnitude[:, slot])
+        for slot in range(self.count):
+            self._run(images, chosen[:, slot], magnitude[:, slot])
         return images
 
     def _to_do(self, draw: Draw) -> tuple[Numbers, Numbers]:

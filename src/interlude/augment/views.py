@@ -25,11 +25,12 @@ def normalize(
         scale, offset = scale[:, None, None], offset[:, None, None]
     on_cpu = images.device.type == "cpu"
     at_once = max(1, VALUES_AT_ONCE // images.shape[1:].numel()) if on_cpu else len(images)
-    pieces = (torch.split(whole, at_once) for whole in (images, result, values))
-    for source, target, numbers in zip(*pieces, strict=True):
-        for plane, pixels in zip(source.unbind(-3), target.unbind(-3), strict=True):
-            pixels.copy_(plane)
-        numbers.mul_(scale).add_(offset)
+    with torch.inference_mode():
+        pieces = (torch.split(whole, at_once) for whole in (images, result, values))
+        for source, target, numbers in zip(*pieces, strict=True):
+            for plane, pixels in zip(source.unbind(-3), target.unbind(-3), strict=True):
+                pixels.copy_(plane)
+            numbers.mul_(scale).add_(offset)
     return result
 
 
