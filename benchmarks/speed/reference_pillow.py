@@ -3,7 +3,7 @@
 Written by us from descriptions of what they do, not from their code: a PIL image for each index,
 torchvision's flip and crop with reflection, RandAugment over PIL operations, a cutout by ImageDraw, then
 `ToTensor` and `Normalize`, and the batch put together by stacking. Draws are each image's own: neither code
-base shares them.
+base shares them; operations are chosen by Python's generator, levels and squares by numpy's, as there.
 """
 
 import random
@@ -90,25 +90,27 @@ def cutout(
     return picture
 
 
+def anywhere(picture: Picture) -> tuple[float, float]:
+    """A place in the picture: across, down."""
+    return np.random.uniform(0, picture.width), np.random.uniform(0, picture.height)  # noqa: NPY002
+
+
 class AuthorsRandAugment:
     """Two operations at levels 1..9, each with probability one half, and a grey square of half the width."""
 
     def __call__(self, picture: Picture) -> Picture:
         for name in random.choices(NAMES, k=2):
-            level = random.randint(1, TOP_LEVEL - 1)
+            level = np.random.randint(1, TOP_LEVEL)  # noqa: NPY002
             if random.random() < 0.5:
                 sign = 1 if random.random() < 0.5 else -1
                 picture = OPERATIONS[name](picture, authors_value(name, level, sign, picture.size))
-        width, height = picture.size
-        centre = (random.uniform(0, width), random.uniform(0, height))
-        return cutout(picture, int(width * 0.5), centre, GREY)
+        return cutout(picture, int(picture.width * 0.5), anywhere(picture), GREY)
 
 
 class UsbRandAugment:
     """Three operations of any magnitude, always, and a square of up to half the width."""
 
     def __call__(self, picture: Picture) -> Picture:
-        width, height = picture.size
         for name in random.choices(NAMES, k=3):
             low, high = USB_RANGES[name]
             value = low + (high - low) * random.random()
@@ -117,8 +119,7 @@ class UsbRandAugment:
             if name.startswith("Translate"):
                 value *= picture.size[name.endswith("Y")]
             picture = OPERATIONS[name](picture, value)
-        centre = (random.uniform(0, width), random.uniform(0, height))
-        return cutout(picture, 0.5 * random.random() * width, centre, USB_GREY)
+        return cutout(picture, 0.5 * random.random() * picture.width, anywhere(picture), USB_GREY)
 
 
 class Pipeline:
