@@ -121,28 +121,31 @@ class Session:
         now = time.monotonic()
         self.run.seconds += now - self.clock
         self.clock = now
-        step, last, asked = self.run.step, self.run.step == self.cfg.steps, self.heed_signals()
+        step, last = self.run.step, self.run.step == self.cfg.steps
+        stop, asked = self.heed_signals()
         self.progress.show(step)
         self.checkpoints.check()
         if step % self.cfg.log_every == 0 or last:
             self.log()
         if step % self.cfg.eval_every == 0 or last:
             self.watch()
-        if step % self.cfg.save_every == 0 or last or asked or self.stop.signal is not None:
+        if step % self.cfg.save_every == 0 or last or asked or stop:
             self.save()
         if asked:
             self.checkpoints.wait()
             if not self.quiet:
                 note(f"saved at step {step}, as SIGUSR1 asked; going on")
-        if self.stop.signal is not None and not last:
+        if stop and not last:
             self.checkpoints.wait()
-            raise Stopped(f"stopped and saved at step {step}; go on with: {self.again}", self.stop.signal)
+            raise Stopped(f"stopped and saved at step {step}; go on with: {self.again}", stop)
 
-    def heed_signals(self) -> bool:
-        """Whether a checkpoint was asked for; what is asked of one process is asked of all, at one step."""
+    def heed_signals(self) -> tuple[int, bool]:
+        """Which signal to stop for, if any, and whether to save: the same in all processes.
+
+        A signal that one of them gets from here on waits until they ask each other again, a step later.
+        """
         wishes = distributed.highest(2 * (self.stop.signal or 0) + self.stop.take_save())
-        self.stop.signal = wishes // 2 or None
-        return bool(wishes % 2)
+        return wishes // 2, bool(wishes % 2)
 
     def log(self) -> None:
         """Write and show the means since the last time."""

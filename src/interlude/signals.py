@@ -44,8 +44,10 @@ class StopRequest:
 
     def take_save(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
-        asked, self._save = self._save, False
-        return asked
+        if not self._save:  # a signal that comes between two lines must not be lost
+            return False
+        self._save = False
+        return True
 
     def _note_stop(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from interlude import checkpoint
+from interlude import checkpoint, distributed
 from interlude.errors import RunError
 from interlude.methods.fixmatch import FixMatch
 from interlude.session import Session
@@ -46,6 +46,31 @@ def test_a_stopped_run_is_on_disk_when_it_says_so(tmp_path):
     with pytest.raises(Stopped, match="saved at step 3"):
         sitting.complete()
     assert checkpoint.read(tmp_path / "checkpoints/last.pt")["step"] == 3
+
+
+def test_a_signal_that_comes_while_processes_agree_waits_for_the_next_step(tmp_path, monkeypatch):
+    sitting = session(tmp_path)
+
+    def agree(number):
+        if sitting.run.step == 2:
+            signal.raise_signal(signal.SIGINT)
+        return number
+
+    monkeypatch.setattr(distributed, "highest", agree)
+    with pytest.raises(Stopped, match="saved at step 3"):
+        sitting.complete()
+
+
+def test_a_signal_that_comes_after_processes_have_agreed_waits_for_the_next_step(tmp_path, monkeypatch):
+    sitting = session(tmp_path)
+
+    def show(step, values=None):
+        if step == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(sitting.progress, "show", show)
+    with pytest.raises(Stopped, match="saved at step 3"):
+        sitting.complete()
 
 
 def test_a_stop_that_cannot_be_saved_does_not_claim_to_be(tmp_path, monkeypatch):
