@@ -2,12 +2,12 @@
 
 Each side starts from uint8 images in memory and ends with one normalised float32 batch, its random numbers
 included. Ours is what a step of training does (which images, draws, views, network input), in a process of
-its own that keeps its heap as training does; the others share one whose allocator is as it is.
+its own that keeps its heap as training does; the others share one whose allocator is as it is. Where training
+makes the batches of several steps together, so does a turn of ours, of which a batch is its part.
 """
 
 import sys
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 import measure
@@ -18,7 +18,7 @@ import reference_pillow
 from turns import Turns, Worker
 
 GROUPS, MU = 64, 7
-WARMUPS = 30  # batches until the heap has its size
+WARMUPS = 32  # batches until the heap has its size
 IMAGES = GROUPS * (1 + MU)
 
 
@@ -59,17 +59,22 @@ def pillow(size: int, strong: Callable[[Any], Any]) -> Callable[[], Any]:
 
 
 def work(backend: str, size: int) -> None:
-    """Inside the process of a back end of ours: the batches of steps without end, one at each turn."""
+    """Inside the process of a back end of ours: the batches of steps without end, at each turn the next."""
     run = ours.run(
         ours.split(size=size), method="interlude", augment={"backend": backend}, batch=GROUPS, mu=MU
     )
-    steps = iter(range(ours.MANY_STEPS))
-    for step in islice(steps, WARMUPS):
-        run.batch(step)
+    together = run.batches.steps_at_once(run.method.labeled, run.method.unlabeled)
+
+    def make(first: int) -> None:
+        for step in range(first, first + together):
+            run.batch(step)
+
+    for first in range(0, WARMUPS, together):
+        make(first)
     turns = Turns()
-    for step in steps:
-        run.batch(step)
-        turns.done()
+    for first in range(WARMUPS, ours.MANY_STEPS, together):
+        make(first)
+        turns.done(pieces=together)
 
 
 if __name__ == "__main__":

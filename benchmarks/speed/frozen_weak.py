@@ -14,6 +14,7 @@ MODEL = "wrn-10-1"
 
 def rows() -> list[dict[str, Any]]:
     """The ratio of the two kinds of step."""
+    ours.single_steps()
     runs = {
         targets: ours.run(method="fixmatch", model={"name": MODEL, "targets": targets}, batch=64, mu=7)
         for targets in ("separate", "joint")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import interlude
-from interlude import memory
+from interlude import batches, memory
 from interlude.config import Layer, resolve
 from interlude.data import Images, Split, SplitRecord
 from interlude.loop import fit
@@ -68,6 +68,14 @@ def run(data: Split | None = None, *, model: str | dict[str, str] = "cnn", **set
     memory.keep_heap()
     cfg = settle(resolve([Layer("benchmark", values)]))
     return Run(cfg, data or split(), find_method(cfg.method.name))
+
+
+def single_steps() -> None:
+    """From now on each step of this process makes its own batch, as if views were large.
+
+    Otherwise one step in several makes those of the others too, and single steps cannot be compared.
+    """
+    batches.STEPS_AT_ONCE = 1
 
 
 def network(model: str | dict[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import torch
 from interlude.run import Run
 
 SIZES = {"10^4": 10**4, "10^6": 10**6}
-STEPS = 5  # in each turn
+STEPS = 8  # in each turn, whose batches are made together
 
 
 def rows() -> list[dict[str, Any]]:

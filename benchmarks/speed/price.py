@@ -19,6 +19,7 @@ SETTINGS = {"model": {"name": "wrn-10-1", "targets": "joint"}, "batch": 64, "mu"
 
 def rows() -> list[dict[str, Any]]:
     """The ratio of the steps, and the share of the two parts."""
+    ours.single_steps()
     interlude, fixmatch = (ours.run(method=name, **SETTINGS) for name in ("interlude", "fixmatch"))
     sides = {
         "interlude": lambda: ours.advance(interlude),

@@ -15,6 +15,8 @@ import ours
 from interlude.session import Session
 
 LOG_EVERY = 5  # ten times more often than by default, so that the share of the journal is in every run
+STRETCH = 8  # steps whose batches are made together, or a multiple of their number
+STRETCHES = 6
 
 
 class NetworkTime:
@@ -45,22 +47,22 @@ class NetworkTime:
 def rows() -> list[dict[str, Any]]:
     """The share with three networks."""
     return [
-        row_of("rest-small", "wrn-10-1", batch=64, steps=10),
-        row_of("rest-large", "wrn-28-2", batch=8, steps=10),
-        row_of("rest-cnn", "cnn", batch=64, steps=20),
+        row_of("rest-small", "wrn-10-1", batch=64),
+        row_of("rest-large", "wrn-28-2", batch=8),
+        row_of("rest-cnn", "cnn", batch=64),
     ]
 
 
-def row_of(name: str, model: str, *, batch: int, steps: int) -> dict[str, Any]:
-    """Shares of single steps, the first two left out."""
-    seconds, network = step_times(model, batch=batch, steps=steps)
+def row_of(name: str, model: str, *, batch: int) -> dict[str, Any]:
+    """Shares of stretches of steps, the first two steps left out."""
+    seconds, network = step_times(model, batch=batch)
     shares = [100 * (1 - inside / whole) for whole, inside in zip(seconds, network, strict=True)]
     times = measure.milliseconds({"step": seconds, "network": network})
     return measure.row(name, shares, conditions=f"1 thread, {model}, B {batch}, mu 7, {times}")
 
 
-def step_times(model: str, *, batch: int, steps: int) -> tuple[list[float], list[float]]:
-    """CPU seconds of each step, and of the network in it."""
+def step_times(model: str, *, batch: int) -> tuple[list[float], list[float]]:
+    """CPU seconds of a step in each stretch, and of the network in it."""
     marks: list[float] = []
     inside: list[float] = []
     meter: list[NetworkTime] = []
@@ -70,16 +72,16 @@ def step_times(model: str, *, batch: int, steps: int) -> tuple[list[float], list
             meter.append(NetworkTime(session))
         marks.append(time.process_time())
         inside.append(meter[0].seconds)
-        if len(marks) == steps + 2:
+        if len(marks) == STRETCH * STRETCHES + 2:
             raise ours.Enough
 
     ours.train(after_step, method="interlude", model=model, batch=batch, mu=7, log_every=LOG_EVERY)
-    return differences(marks[1:]), differences(inside[1:])
+    return per_step(marks), per_step(inside)
 
 
-def differences(values: list[float]) -> list[float]:
-    """From each value to the next."""
-    return [after - before for before, after in pairwise(values)]
+def per_step(marks: list[float]) -> list[float]:
+    """From the beginning of each stretch to the next, for a single step."""
+    return [(after - before) / STRETCH for before, after in pairwise(marks[1::STRETCH])]
 
 
 if __name__ == "__main__":

@@ -45,10 +45,10 @@ class Turns:
         sys.stdin.readline()
         self.began = time.process_time()
 
-    def done(self, *_: Any) -> None:
-        """Report a piece of work and wait for the next turn."""
+    def done(self, *_: Any, pieces: int = 1) -> None:
+        """Report a piece of work, or one of so many alike, and wait for the next turn."""
         now, own = time.process_time(), time.thread_time()
-        print("seconds", now - self.began, flush=True)
+        print("seconds", (now - self.began) / pieces, flush=True)
         if not sys.stdin.readline():
             sys.exit(0)
         self.began = now + time.thread_time() - own

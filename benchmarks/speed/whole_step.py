@@ -59,6 +59,7 @@ def work(side: str, setting: Setting) -> None:
     """Inside the process of a side: steps without end, one at each turn."""
     turns = Turns()
     if side in OURS:
+        ours.single_steps()
         net = f"wrn-{setting.net[0]}-{setting.net[1]}"
         ours.train(turns.done, method=side, model=net, batch=setting.groups, mu=MU)
     make = {"authors": reference_steps.AuthorsStep, "usb": reference_steps.UsbStep}[side]

@@ -1,7 +1,7 @@
 """The batch of each step: which images, which draws, which views; a pure function of (seed, step)."""
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -13,6 +13,10 @@ from interlude.errors import unknown
 from interlude.method import Batch
 
 Kinds = tuple[str, ...]
+
+# Making a small batch is hundreds of calls, and making several together is no more of them.
+STEPS_AT_ONCE = 8
+VALUES_AT_ONCE = 2**24  # numbers in their views; with more, calls weigh little and memory much
 
 
 class Pick(NamedTuple):
@@ -48,6 +52,22 @@ def _own_rows(draws: list[Draw]) -> list[Draw]:
     return [{name: distributed.own(values) for name, values in draw.items()} for draw in draws]
 
 
+def joined(picks: list[Pick]) -> Pick:
+    """What chance decides about several batches, as if they were one."""
+    rows_x, rows_u, draws_x, draws_apart = zip(*picks, strict=True)
+    return Pick(
+        torch.cat(rows_x),
+        torch.cat(rows_u),
+        _joined_rows(draws_x),
+        None if draws_apart[0] is None else _joined_rows(draws_apart),
+    )
+
+
+def _joined_rows(draws: Sequence[list[Draw]]) -> list[Draw]:
+    of_views = zip(*draws, strict=True)
+    return [{name: torch.cat([draw[name] for draw in each]) for name in each[0]} for each in of_views]
+
+
 class Batches:
     """Builds the views that a method declares, for any step, in any order."""
 
@@ -64,20 +84,49 @@ class Batches:
     ) -> None:
         self.split, self.augmentations = split, augmentations
         self.batch, self.mu, self.seed, self.device, self.backend = batch, mu, seed, device, backend
+        self._ready: dict[Any, Batch] = {}
         if backend == "numba":
             loaded()  # whoever insists on it should hear at the start that it is missing
 
     def __call__(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Batch:
         """This process's part of the batch of `step`, with these views."""
-        pick = own_part(self.pick(step, labeled, unlabeled, shared_draws=shared_draws))
-        views_x, views_u = self.inputs_of(pick, labeled, unlabeled)
-        return Batch(
-            x=views_x,
-            y=self.split.labeled.labels_of(pick.rows_x).to(self.device),
-            u=views_u,
-            rows_x=pick.rows_x.to(self.device),
-            rows_u=pick.rows_u.to(self.device),
+        views = labeled, unlabeled, shared_draws
+        if (step, views) not in self._ready:
+            steps = range(step, step + self.steps_at_once(labeled, unlabeled))
+            made = self.make(steps, labeled, unlabeled, shared_draws=shared_draws)
+            self._ready = {(step, views): batch for step, batch in zip(steps, made, strict=True)}
+        return self._ready.pop((step, views))
+
+    def steps_at_once(self, labeled: Kinds, unlabeled: Kinds) -> int:
+        """For how many steps to make batches together: a power of two, so that any eight cost the same."""
+        rows = self.batch * (len(labeled) + self.mu * len(unlabeled))
+        fitting = VALUES_AT_ONCE // (rows * self.split.labeled.pixels.shape[1:].numel())
+        return int(2 ** (max(1, min(STEPS_AT_ONCE, fitting)).bit_length() - 1))
+
+    def make(
+        self, steps: Sequence[int], labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool
+    ) -> list[Batch]:
+        """The batches of some steps: the same, however many are made together."""
+        picks = [self.pick(step, labeled, unlabeled, shared_draws=shared_draws) for step in steps]
+        pick = joined([own_part(pick) for pick in picks])
+
+        def by_step(rows: Tensor) -> Sequence[Tensor]:
+            return rows.to(self.device).tensor_split(len(steps))
+
+        x, u = ([by_step(view) for view in views] for views in self.inputs_of(pick, labeled, unlabeled))
+        y, rows_x, rows_u = map(
+            by_step, (self.split.labeled.labels_of(pick.rows_x), pick.rows_x, pick.rows_u)
         )
+        return [
+            Batch(
+                x=tuple(view[number] for view in x),
+                y=y[number],
+                u=tuple(view[number] for view in u),
+                rows_x=rows_x[number],
+                rows_u=rows_u[number],
+            )
+            for number in range(len(steps))
+        ]
 
     def pick(self, step: int, labeled: Kinds, unlabeled: Kinds, *, shared_draws: bool) -> Pick:
         """Rows and draws of `step`; with shared draws, view k of a whole group has one draw."""

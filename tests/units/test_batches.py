@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interlude import augment
-from interlude.batches import Batches
+from interlude.batches import STEPS_AT_ONCE, VALUES_AT_ONCE, Batches
 from interlude.data import Images
 from interlude.errors import UserError
 from interlude.methods.supervised import Supervised
@@ -14,6 +14,7 @@ from interlude.testing import toy_config, toy_run, toy_split
 
 CPU = torch.device("cpu")
 KINDS = ("weak", "strong")
+LARGE = VALUES_AT_ONCE // (2 * 3 * 8 * 8)  # groups of three toy images in two views that fit into memory once
 
 
 def toy_batches(*, seed=0, batch=4, mu=2, split=None):
@@ -46,6 +47,33 @@ def test_steps_can_be_asked_for_in_any_order(shared):
     batches = toy_batches()
     for step in (2, 0, 3, 1):
         assert_same(both_views(batches, step, shared=shared), forwards[step])
+
+
+@pytest.mark.parametrize(
+    ("labeled", "unlabeled", "shared"),
+    [
+        (KINDS, KINDS, True),
+        (KINDS, KINDS, False),
+        (("weak",), ("strong", "strong"), False),
+        (KINDS, (), False),
+    ],
+    ids=str,
+)
+def test_batches_made_together_are_those_made_one_by_one(labeled, unlabeled, shared):
+    batches, views = toy_batches(), (labeled, unlabeled)
+    together = batches.make(range(3, 8), *views, shared_draws=shared)
+    for step, batch in zip(range(3, 8), together, strict=True):
+        (alone,) = batches.make([step], *views, shared_draws=shared)
+        assert_same(alone, batch)
+        assert_same(alone, batches(step, *views, shared_draws=shared))
+
+
+@pytest.mark.parametrize(
+    ("batch", "steps"),
+    [(1, STEPS_AT_ONCE), (LARGE // 4, 4), (LARGE // 3, 2), (LARGE, 1), (2 * LARGE, 1)],
+)
+def test_so_many_batches_are_made_together_as_fit_into_memory(batch, steps):
+    assert toy_batches(batch=batch, mu=2).steps_at_once(KINDS, KINDS) == steps
 
 
 def strong_draws_differ(one, two):
@@ -131,7 +159,7 @@ def test_views_come_in_the_declared_order():
 def test_a_method_without_unlabeled_views_reads_no_unlabeled_image(monkeypatch):
     batches = toy_batches()
     monkeypatch.setattr(Images, "take", counted := CountedTake(Images.take))
-    batch = batches(0, ("weak",), (), shared_draws=False)
+    (batch,) = batches.make([0], ("weak",), (), shared_draws=False)
     assert batch.u == ()
     assert len(batch.rows_u) == 0
     assert counted.rows == 4, "pixels of unlabeled images were read"

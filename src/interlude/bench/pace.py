@@ -137,7 +137,10 @@ class Pacer:
 
 
 def time_a_step(config: Config) -> tuple[float, float]:
-    """Seconds of a step and of an image in it: the faster of two steps after one to warm up."""
+    """Seconds of a step and of an image in it: the faster of two steps after one to warm up.
+
+    Small batches are made for several steps at once, in the first of them: a percent or two is left out then.
+    """
     run = pilot_run(config)
     # one thread's own time, where there is only one: others may be at work on this machine
     clock = time.process_time if run.device.type == "cpu" and config.threads == 1 else time.perf_counter
