@@ -223,23 +223,41 @@ def test_labels_by_keys_survive_undo_a_reload_and_a_killed_server(fresh, visit):
     expect_labels(page, fresh, done)
 
 
-SLOW_AT_FIRST = """() => {
+SLOW_ONCE = """(path) => {
   const send = window.fetch;
-  let first = true;
-  window.fetch = async (path, options) => {
-    const slow = first && path === "/api/classes";
-    if (slow) first = false;
-    if (slow) await new Promise((done) => setTimeout(done, 500));
-    return send(path, options);
+  window.fetch = async (address, options) => {
+    if (address.startsWith(path)) {
+      window.fetch = send;
+      await new Promise((done) => setTimeout(done, 500));
+    }
+    return send(address, options);
   };
 }"""
 
 
 def test_classes_stand_in_the_order_they_were_typed_in_however_slow_the_line_is(fresh, visit):
     page = visit(fresh.address)
-    page.evaluate(SLOW_AT_FIRST)
+    page.evaluate(SLOW_ONCE, "/api/classes")
     name_classes(page)
     expect(page.locator("#chips li span")).to_have_text(CLASSES)
+
+
+def test_what_is_seen_can_be_selected_while_the_list_is_fetched_anew(shared, visit):
+    page = visit(shared.address)
+    enter(page, "look")
+    page.evaluate(SLOW_ONCE, "/api/images")
+    page.evaluate("dispatchEvent(new Event('undone'))")
+    page.click("#tile-0")
+    expect(page.locator("#selected")).to_have_text("1 selected")
+
+
+def test_images_of_another_list_are_not_seen_while_one_is_fetched(shared, visit):
+    page = visit(shared.address)
+    enter(page, "look")
+    page.evaluate(SLOW_ONCE, "/api/images")
+    page.select_option("#filter", "unlabeled")
+    assert page.locator(".tile").count() == 0
+    expect(page.locator("#tile-0")).to_be_visible()
 
 
 def test_from_labels_to_a_model_that_predicts(fresh, visit, tmp_path):

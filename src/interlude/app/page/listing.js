@@ -8,6 +8,7 @@ const KEPT = 60;
 
 export class Listing {
   #pages = new Map();
+  #before = new Map();
   #wish;
   #arrived;
 
@@ -20,16 +21,26 @@ export class Listing {
     this.#arrived = arrived;
   }
 
-  /** The image at a place, or undefined while it is not there. */
+  /** The image at a place, or undefined while it is not there; what was there before, while it is fetched anew. */
   at(index) {
-    return this.#pages.get(Math.floor(index / PAGE))?.images?.[index % PAGE];
+    const place = Math.floor(index / PAGE);
+    return (this.#pages.get(place)?.images ?? this.#before.get(place))?.[index % PAGE];
   }
 
-  /** Fetch everything anew. */
-  forget() {
-    for (const page of this.#pages.values()) page.control?.abort();
+  /** Fetch everything anew; what is seen can still be used until it is there. */
+  renew() {
+    for (const [place, page] of this.#pages) {
+      page.control?.abort();
+      if (page.images) this.#before.set(place, page.images);
+    }
     this.#pages.clear();
     this.stale = false;
+  }
+
+  /** List something else. */
+  forget() {
+    this.renew();
+    this.#before.clear();
   }
 
   /** Fetch the pages between two places, and give up those that were scrolled past. */
@@ -41,8 +52,9 @@ export class Listing {
       page.control?.abort();
       this.#pages.delete(place);
     }
+    for (const place of this.#before.keys()) if (!inSight(place)) this.#before.delete(place);
     const places = Array.from({ length: last - first + 1 }, (_, step) => first + step);
-    if (this.stale && !places.every((place) => this.#pages.has(place))) this.forget();
+    if (this.stale && !places.every((place) => this.#pages.has(place))) this.renew();
     for (const place of places) if (!this.#pages.has(place)) this.#fetch(place);
   }
 
@@ -53,6 +65,7 @@ export class Listing {
     try {
       const answer = await ask(`/api/images?${wish}`, { signal: page.control.signal });
       Object.assign(page, { images: answer.images, control: null });
+      this.#before.delete(place);
       this.#arrived(answer.total);
     } catch {
       if (this.#pages.get(place) === page) this.#pages.delete(place);

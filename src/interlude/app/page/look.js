@@ -53,7 +53,7 @@ export function openLook() {
   $("viewer-strange").addEventListener("click", () => correct("strange"));
   $("viewer-close").addEventListener("click", () => $("viewer").close());
   $("viewer").addEventListener("close", () => wall.focus({ preventScroll: true }));
-  addEventListener("undone", forgetPages);
+  addEventListener("undone", renewPages);
 }
 
 /** Follow the state of the server; called while the screen is seen. */
@@ -76,7 +76,7 @@ export function updateLook() {
 /** The screen came to the front: its sizes are known now, and keys go to the wall. */
 export function enterLook() {
   measure();
-  if (changedAt !== line.state.changed) forgetPages();
+  if (changedAt !== line.state.changed) renewPages();
   wall.focus({ preventScroll: true });
 }
 
@@ -125,7 +125,7 @@ const grounds = () => `${line.state.phase} ${line.state.latest?.fit} ${line.stat
 function refresh() {
   $("refresh").hidden = true;
   basis = grounds();
-  forgetPages();
+  renewPages();
 }
 
 function reload() {
@@ -134,11 +134,13 @@ function reload() {
   wall.scrollTop = 0;
   total = null;
   setText($("total"), "");
+  listing.forget();
+  for (const [index, tile] of tiles) release(index, tile);
   refresh();
 }
 
-function forgetPages() {
-  listing.forget();
+function renewPages() {
+  listing.renew();
   changedAt = line.state?.changed ?? null;
   schedule();
 }
