@@ -51,6 +51,18 @@ def test_parameters_are_averaged():
         torch.testing.assert_close(weight.detach(), expected[name])
 
 
+@pytest.mark.parametrize("decay", [0.999, 0.3])
+def test_packed_or_not_an_update_has_the_bits_of_a_lerp_of_each_weight(decay):
+    model = network()
+    ema = Ema(model, decay)
+    for _ in range(2):
+        train_one_step(model)
+        pairs = zip(ema.model.parameters(), model.parameters(), strict=True)
+        expected = [old.lerp(new.detach(), 1 - decay) for old, new in pairs]
+        ema.update(model)
+        assert all(map(torch.equal, ema.model.parameters(), expected))
+
+
 def test_buffers_are_copied():
     model = network()
     ema = Ema(model, 0.999)
