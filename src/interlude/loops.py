@@ -27,6 +27,12 @@ def fused(function: Function) -> Function:
     return compiled
 
 
+def inlined(function: Function) -> Function:
+    """Compile likewise as a part of each loop that calls it, which is then vectorised as a whole."""
+    compiled: Function = numba.njit(function, nogil=True, error_model="numpy", inline="always")
+    return compiled
+
+
 def shared(function: Function) -> Function:
     """Compile so that the passes of each `prange` are shared out among threads."""
     compiled: Function = numba.njit(function, nogil=True, error_model="numpy", parallel=True)

@@ -30,11 +30,12 @@ def use(backend: Backend) -> None:
     _backend = backend
 
 
-def compiled_for(x: Tensor) -> ModuleType | None:
-    """The compiled layers, if they are there and wanted for such numbers; not while torch takes notes."""
-    if _backend == "torch" or x.device.type != "cpu" or _is_recorded():
+def compiled_for(x: Tensor, arrival: Arrival | None = None) -> ModuleType | None:
+    """Compiled layers, if they are there and wanted for such numbers; not while torch takes notes."""
+    if _backend == "torch" or x.device.type != "cpu" or is_recorded():
         return None
-    return _arrival.wait() if _backend == "numba" else _arrival.after(x.numel())
+    arrival = arrival or _arrival
+    return arrival.wait() if _backend == "numba" else arrival.after(x.numel())
 
 
 def activated(norm: nn.Module, x: Tensor) -> Tensor:
@@ -52,13 +53,6 @@ def halved(x: Tensor) -> Tensor:
     return F.max_pool2d(x, 2, ceil_mode=True) if result is None else result
 
 
-def move_towards(old: Tensor, new: Tensor, share: float) -> None:
-    """`old.lerp_(new, share)`."""
-    compiled = compiled_for(old)
-    if not (compiled and compiled.averaged(old, new, share)):
-        old.lerp_(new, share)
-
-
 def thinned(x: Tensor, stride: int) -> Tensor:
     """Every `stride`th pixel of every `stride`th line, for a 1x1 convolution.
 
@@ -66,17 +60,18 @@ def thinned(x: Tensor, stride: int) -> Tensor:
     """
     if stride == 1:
         return x
-    if _is_recorded() or not (torch.is_grad_enabled() and x.requires_grad):
+    if is_recorded() or not (torch.is_grad_enabled() and x.requires_grad):
         return x[:, :, ::stride, ::stride]
     result: Tensor = _Thinned.apply(x, stride)  # type: ignore[no-untyped-call]
     return result
 
 
-def _is_recorded() -> bool:
-    """Whether torch traces, exports or transforms the network instead of computing with it."""
+def is_recorded() -> bool:
+    """Whether torch traces, exports, transforms or counts the network instead of just computing with it."""
     traced: bool = torch._C._get_tracing_state() is not None
     transformed: bool = torch._C._are_functorch_transforms_active()
-    return traced or transformed or torch.compiler.is_compiling()
+    watched: bool = torch._C._len_torch_dispatch_stack() > 0  # by a mode, as one that counts FLOPs
+    return traced or transformed or watched or torch.compiler.is_compiling()
 
 
 class _Thinned(Function):

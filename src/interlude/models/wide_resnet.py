@@ -10,12 +10,16 @@ from interlude.models.classifier import Backbone, Midway
 from interlude.models.layers import activated, thinned
 from interlude.models.pooling import global_average
 from interlude.models.registry import backbone, family
+from interlude.models.winograd import Convolution
 
 NORM_MOMENTUM = 0.001
 
 
 def conv(width_in: int, width_out: int, *, size: int = 3, stride: int = 1) -> nn.Conv2d:
-    layer = nn.Conv2d(width_in, width_out, size, stride=stride, padding=size // 2, bias=False)
+    if size == 3 and stride == 1:
+        layer: nn.Conv2d = Convolution(width_in, width_out)
+    else:
+        layer = nn.Conv2d(width_in, width_out, size, stride=stride, padding=size // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="leaky_relu")
     return layer
 
@@ -43,17 +47,15 @@ class Unit(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
+        main: Tensor  # what is added is added in its place: no convolution needs its own result again
         if self.shortcut is None:
-            return self._main(activated(self.norm1, x)).add_(x)
+            main = self.conv2(self.conv1(x, norm=self.norm1), norm=self.norm2)
+            return main.add_(x)
         if self.activated == "both":
             x = activated(self.norm1, x)
-        main = self._main(activated(self.norm1, x) if self.activated == "main" else x)
+        main = self.conv1(activated(self.norm1, x) if self.activated == "main" else x)
+        main = self.conv2(main, norm=self.norm2)
         return main.add_(self.shortcut(thinned(x, self.stride)))
-
-    def _main(self, x: Tensor) -> Tensor:
-        """What is added to the shortcut, in its place: no convolution needs its own result again."""
-        result: Tensor = self.conv2(activated(self.norm2, self.conv1(x)))
-        return result
 
 
 class WideResNet(Backbone):

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from interlude import evaluate
 from interlude.data.decode import Unreadable
 from interlude.predictor import Predictor
 
+BATCH = 64  # files whose rows are written together
 AHEAD = 4  # batches that are being decoded or wait for the network
 
 
@@ -39,7 +39,7 @@ class Decoded(NamedTuple):
 def judged(predictor: Predictor, files: Iterable[str], *, workers: int) -> Generator[list[Row], None, None]:
     """The rows of all files in order, a batch at a time; what cannot be read is a row with its error."""
     images = decoded(predictor, files, workers=workers)
-    while batch := list(islice(images, evaluate.BATCH)):
+    while batch := list(islice(images, BATCH)):
         good = [image.pixels for image in batch if image.pixels is not None]
         verdicts = iter(_verdicts(predictor, good))
         yield [
@@ -62,7 +62,7 @@ def decoded(predictor: Predictor, files: Iterable[str], *, workers: int) -> Iter
     try:
         for file in files:
             waiting.append(pool.submit(read, file))
-            if len(waiting) > AHEAD * evaluate.BATCH:
+            if len(waiting) > AHEAD * BATCH:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

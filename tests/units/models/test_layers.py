@@ -90,7 +90,7 @@ def by_loops(monkeypatch):
         return result
 
     monkeypatch.setattr(compiled, "_tried", try_quietly)
-    for name in ("normalize", "differentiate", "rescale", "pool", "unpool", "average"):
+    for name in ("normalize", "differentiate", "rescale", "pool", "unpool"):
         loop = getattr(compiled.kernels, name)
         monkeypatch.setattr(
             compiled.kernels, name, lambda *args, loop=loop, name=name: (ran.append(name), loop(*args))[1]
@@ -321,29 +321,6 @@ def test_a_pool_can_be_differentiated_twice(backend):
     torch.testing.assert_close(found, 2 * dy)
 
 
-@ON_THREADS
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.4999, 0.5, 0.9, 1.0])
-def test_loops_move_numbers_with_the_bits_of_lerp(share, threads, by_loops):
-    torch.set_num_threads(threads)
-    old, new = maps(16).flatten(), maps(16, seed=1).flatten()
-    want = old.lerp(new, share)
-    layers.use("numba")
-    layers.move_towards(old, new, share)
-    assert torch.equal(old, want)
-    assert by_loops == ["average"] or threads > 1
-
-
-@pytest.mark.parametrize("kind", ["double", "every other number"])
-def test_numbers_that_the_loops_cannot_move_are_left_to_torch(kind, by_loops):
-    old, new = maps(16).flatten(), maps(16, seed=1).flatten()
-    old, new = (old.double(), new.double()) if kind == "double" else (old[::2], new[::2])
-    want = old.lerp(new, 0.25)
-    layers.use("numba")
-    layers.move_towards(old, new, 0.25)
-    assert torch.equal(old, want)
-    assert not by_loops
-
-
 @pytest.mark.parametrize("order", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize(("height", "width"), [(8, 10), (7, 5), (1, 1)])
 @pytest.mark.parametrize("stride", [1, 2, 3])
@@ -399,7 +376,7 @@ def test_a_run_has_the_same_bits_with_either_back_end(by_loops):
         fit(run)
         made.append(checkpoint.digest(run.state() | {"seconds": 0.0}))
     assert made[0] == made[1]
-    assert {"normalize", "differentiate", "pool", "unpool", "average"} <= set(by_loops)
+    assert {"normalize", "differentiate", "pool", "unpool"} <= set(by_loops)
 
 
 def test_the_back_end_is_no_part_of_what_can_change_a_figure():
@@ -477,13 +454,13 @@ def test_without_numba_auto_is_torch():
 
 
 def test_loops_that_torch_does_not_agree_with_are_not_used(monkeypatch):
+    layers.use("numba")
     monkeypatch.setattr(compiled, "agrees", lambda channels, threads: False)
     assert "do not give the bits of this version of torch" in compiled.compile()
-    layers.use("numba")
     assert compiled.activated(batch_norm(16), maps(16), 0.1) is None
 
 
 def test_numba_leaves_torch_its_number_of_threads():
     torch.set_num_threads(1)
-    compiled._start_threads()
+    compiled.start_threads()
     assert torch.get_num_threads() == 1

@@ -3,7 +3,6 @@
 import numpy as np
 
 import interlude
-from interlude import evaluate
 from interlude.prediction import stream
 from interlude.prediction.stream import judged
 
@@ -54,4 +53,4 @@ def test_files_are_read_only_a_few_batches_ahead(saved, pictures):
     next(batches)
     next(batches)
     batches.close()
-    assert len(taken) <= (stream.AHEAD + 3) * evaluate.BATCH
+    assert len(taken) <= (stream.AHEAD + 3) * stream.BATCH

@@ -29,7 +29,7 @@ def activated(norm: nn.Module, x: Tensor, slope: float) -> Tensor | None:
     if torch.is_grad_enabled() and (x.requires_grad or norm.weight.requires_grad):
         return None
     y = torch.empty_like(x)
-    kernels.rescale(rows(x), numbers_of(norm, slope), _threads(), rows(y))
+    kernels.rescale(rows(x), numbers_of(norm, slope), threads(), rows(y))
     return y
 
 
@@ -38,16 +38,6 @@ def halved(x: Tensor) -> Tensor | None:
     if not takes(x) or x.shape[2] % 2 or x.shape[3] % 2:
         return None
     return _halved(x)
-
-
-def averaged(old: Tensor, new: Tensor, share: float) -> bool:
-    """`old.lerp_(new, share)` for as many numbers in one piece each; False where the loops cannot."""
-    if not (old.dtype == new.dtype == torch.float32 and old.ndim == new.ndim == 1 and can_share_out()):
-        return False
-    if not (old.is_contiguous() and new.is_contiguous() and new.device.type == "cpu"):
-        return False
-    kernels.average(old.numpy(), new.numpy(), share, _threads())
-    return True
 
 
 def takes(x: Tensor) -> bool:
@@ -86,7 +76,7 @@ def agrees(channels: int, threads: int) -> bool:
 
 def rows(x: Tensor) -> Array:
     """The pixels of channels-last maps, one below the other; no copy."""
-    return _array(x.permute(0, 2, 3, 1).flatten(0, 2))
+    return array(x.permute(0, 2, 3, 1).flatten(0, 2))
 
 
 def numbers_of(norm: nn.BatchNorm2d, slope: float) -> kernels.Norm:
@@ -95,10 +85,10 @@ def numbers_of(norm: nn.BatchNorm2d, slope: float) -> kernels.Norm:
     assert norm.running_var is not None
     assert norm.momentum is not None
     return kernels.Norm(
-        weight=_array(norm.weight),
-        bias=_array(norm.bias),
-        mean=_array(norm.running_mean),
-        variance=_array(norm.running_var),
+        weight=array(norm.weight),
+        bias=array(norm.bias),
+        mean=array(norm.running_mean),
+        variance=array(norm.running_var),
         momentum=float(norm.momentum),
         eps=norm.eps,
         slope=slope,
@@ -114,7 +104,7 @@ class _Activated(Function):
     ) -> Tensor:
         y = torch.empty_like(x)
         ctx.norm = numbers_of(norm, slope)
-        ctx.known = kernels.normalize(rows(x), ctx.norm, _threads(), rows(y))
+        ctx.known = kernels.normalize(rows(x), ctx.norm, threads(), rows(y))
         ctx.save_for_backward(x, weight, bias)
         return y
 
@@ -124,8 +114,8 @@ class _Activated(Function):
         if torch.is_grad_enabled() or not _is_channels_last(dy):
             return (*_differentiated(x, weight, bias, dy, ctx.norm.eps, ctx.norm.slope), None, None)
         dx, dw, db = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
-        of_weights = _array(dw), _array(db)
-        kernels.differentiate(rows(x), rows(dy), ctx.norm, ctx.known, _threads(), rows(dx), *of_weights)
+        of_weights = array(dw), array(db)
+        kernels.differentiate(rows(x), rows(dy), ctx.norm, ctx.known, threads(), rows(dx), *of_weights)
         return dx, dw, db, None, None
 
 
@@ -137,7 +127,7 @@ class _Halved(Function):
         count, channels, height, width = x.shape
         y = torch.empty(count, channels, height // 2, width // 2, memory_format=torch.channels_last)
         which = torch.empty_like(y, dtype=torch.uint8)
-        kernels.pool(_maps(x), _threads(), _maps(y), _maps(which))
+        kernels.pool(_maps(x), threads(), _maps(y), _maps(which))
         ctx.which = which
         return y
 
@@ -149,7 +139,7 @@ class _Halved(Function):
             lines = four.view(2, 2, *dy.shape).permute(2, 3, 4, 0, 5, 1)
             return lines.reshape(count, channels, 2 * height, 2 * width)
         dx = torch.empty(count, channels, 2 * height, 2 * width, memory_format=torch.channels_last)
-        kernels.unpool(_maps(dy), _maps(ctx.which), _threads(), _maps(dx))
+        kernels.unpool(_maps(dy), _maps(ctx.which), threads(), _maps(dx))
         return dx
 
 
@@ -196,19 +186,19 @@ def _is_channels_last(x: Tensor) -> bool:
 
 
 def _maps(x: Tensor) -> Array:
-    return _array(x.permute(0, 2, 3, 1))
+    return array(x.permute(0, 2, 3, 1))
 
 
-def _array(x: Tensor) -> Array:
-    array: Array = x.detach().numpy()
-    return array
+def array(x: Tensor) -> Array:
+    numbers: Array = x.detach().numpy()
+    return numbers
 
 
-def _threads() -> int:
+def threads() -> int:
     """In how many stretches the rows are cut: as many as torch has threads, numba too if it may."""
-    threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    return threads
+    number = torch.get_num_threads()
+    numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))
+    return number
 
 
 @cache
@@ -221,13 +211,13 @@ def _share_an_openmp() -> bool:
 
 def compile() -> str | None:
     """Compile the loops, or load what an earlier process compiled; what is wrong with them, if anything."""
-    _start_threads()
+    start_threads()
     if agrees(16, torch.get_num_threads()):
         return None
     return "the compiled loops do not give the bits of this version of torch; choose auto or torch"
 
 
-def _start_threads() -> None:
+def start_threads() -> None:
     """Let numba start its threads, by torch's library and without taking its number of threads from it."""
     numba.config.THREADING_LAYER = "omp"
     threads = torch.get_num_threads()

@@ -15,7 +15,7 @@ from interlude.loops import Array, Number, at, fused, kept, kernel, shared
 real: Number = np.float32
 double: Number = np.float64
 byte: Number = np.uint8
-ZERO, ONE, HALF = real(0), real(1), real(0.5)
+ZERO, ONE = real(0), real(1)
 AT_ONCE = 8  # rows between two looks at a sum: fewer would wait for memory, more for registers
 
 
@@ -153,18 +153,6 @@ def unpool(dy: Array, which: Array, threads: int, dx: Array) -> None:
                         dx[at(n), at(2 * i + 1), at(2 * j + 1), at(c)] = gradient if found == 3 else ZERO
 
 
-@kept
-@shared
-def average(old: Array, new: Array, share: float, threads: int) -> None:
-    """Move numbers a share of the way to new ones, by the formula that is exact at the nearer end."""
-    for t in prange(threads):
-        begin, end = stretch(len(old), threads, t)
-        if share < HALF:
-            approach(old[begin:end], new[begin:end], real(share))
-        else:
-            withdraw(old[begin:end], new[begin:end], real(share) - ONE)
-
-
 @kernel
 def room(channels: int) -> Array:
     """For a number per channel; in a piece of its own, as loops over parts of one are not vectorised."""
@@ -289,17 +277,3 @@ def activate(x: Array, factor: Array, offset: Array, slope: float, y: Array) -> 
         for c in range(channels):
             value = x[at(row), at(c)] * factor[at(c)] + offset[at(c)]
             y[at(row), at(c)] = value if value > ZERO else value * slope
-
-
-@fused
-def approach(old: Array, new: Array, share: float) -> None:
-    """`old + share * (new - old)`."""
-    for i in range(len(old)):
-        old[at(i)] = old[at(i)] + share * (new[at(i)] - old[at(i)])
-
-
-@fused
-def withdraw(old: Array, new: Array, share: float) -> None:
-    """`new + share * (new - old)`, for a share below zero."""
-    for i in range(len(old)):
-        old[at(i)] = new[at(i)] + share * (new[at(i)] - old[at(i)])
