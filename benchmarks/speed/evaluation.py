@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from interlude.evaluate import BATCH
 from interlude.run import Run
 
-IMAGES, VIEWS = 128, 128
+IMAGES, VIEWS = 256, 128
 
 
 def rows() -> list[dict[str, Any]]:
