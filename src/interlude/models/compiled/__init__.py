@@ -14,6 +14,7 @@ from torch.autograd import Function
 from interlude.loops import Array
 from interlude.models.compiled import kernels
 
+OTHER_BITS = "the compiled loops do not give the bits of this version of torch; choose auto or torch"
 FEWEST = 2**16  # numbers: with fewer, torch is done before the loops have been called
 
 
@@ -214,7 +215,7 @@ def compile() -> str | None:
     start_threads()
     if agrees(16, torch.get_num_threads()):
         return None
-    return "the compiled loops do not give the bits of this version of torch; choose auto or torch"
+    return OTHER_BITS
 
 
 def start_threads() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from interlude.loops import Array
-from interlude.models.compiled import array, can_share_out, start_threads, threads
+from interlude.models.compiled import OTHER_BITS, array, can_share_out, start_threads, threads
 from interlude.models.winograd import kernels, tiles
 
 __all__ = ["can_share_out", "collect", "compile", "spread", "spread_gradients"]
@@ -35,9 +35,7 @@ def compile() -> str | None:
     """Compile the loops, or load what an earlier process compiled; what is wrong with them, if anything."""
     start_threads()
     ways = (spread, tiles.spread), (spread_gradients, tiles.spread_gradients), (collect, tiles.collect)
-    if all(_agree(*pair) for pair in ways):
-        return None
-    return "the compiled loops do not give the bits of this version of torch; choose auto or torch"
+    return None if all(_agree(*pair) for pair in ways) else OTHER_BITS
 
 
 def _agree(*ways: Callable[[Tensor, Tensor], None]) -> bool:
