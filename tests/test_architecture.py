@@ -12,7 +12,7 @@ from interlude.method import method_names
 
 ROOT = Path(interlude.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
-LEAVES = {"errors", "files", "options", "compat", "rng", "arrival", "loops"}
+LEAVES = {"errors", "files", "options", "compat", "rng", "arrival", "loops", "registers"}
 BASE = LEAVES | {"augment", "data", "models"}
 
 # room or module -> the rooms and modules of ours that it may import
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "rng": set(),
     "arrival": {"errors"},
     "loops": set(),
+    "registers": {"loops"},
     "augment": LEAVES | {"augment"},
     "data": LEAVES | {"data", "lock", "machine", "progress"},
     "models": LEAVES | {"distributed", "models"},

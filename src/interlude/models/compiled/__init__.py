@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numba
 import torch
@@ -20,9 +20,8 @@ FEWEST = 2**16  # numbers: with fewer, torch is done before the loops have been 
 
 def activated(norm: nn.Module, x: Tensor, slope: float) -> Tensor | None:
     """`leaky_relu(norm(x), slope)`; None where the loops cannot."""
-    if not (takes(x) and _is_plain(norm)):
+    if not (takes(x) and is_plain(norm)):
         return None
-    assert isinstance(norm, nn.BatchNorm2d)
     if norm.training:
         if norm.num_batches_tracked is not None:
             norm.num_batches_tracked.add_(1)
@@ -128,7 +127,7 @@ class _Halved(Function):
         count, channels, height, width = x.shape
         y = torch.empty(count, channels, height // 2, width // 2, memory_format=torch.channels_last)
         which = torch.empty_like(y, dtype=torch.uint8)
-        kernels.pool(_maps(x), threads(), _maps(y), _maps(which))
+        kernels.pool(maps(x), threads(), maps(y), maps(which))
         ctx.which = which
         return y
 
@@ -140,7 +139,7 @@ class _Halved(Function):
             lines = four.view(2, 2, *dy.shape).permute(2, 3, 4, 0, 5, 1)
             return lines.reshape(count, channels, 2 * height, 2 * width)
         dx = torch.empty(count, channels, 2 * height, 2 * width, memory_format=torch.channels_last)
-        kernels.unpool(_maps(dy), _maps(ctx.which), threads(), _maps(dx))
+        kernels.unpool(maps(dy), maps(ctx.which), threads(), maps(dx))
         return dx
 
 
@@ -168,7 +167,7 @@ def _differentiated(
         return torch.autograd.grad(y, (x, weight, bias), dy, create_graph=again)
 
 
-def _is_plain(norm: nn.Module) -> bool:
+def is_plain(norm: nn.Module) -> TypeGuard[nn.BatchNorm2d]:
     """Whether a norm is torch's own, with all its parts, and nobody listens to it."""
     return (
         type(norm) is nn.BatchNorm2d
@@ -186,7 +185,8 @@ def _is_channels_last(x: Tensor) -> bool:
     return x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
-def _maps(x: Tensor) -> Array:
+def maps(x: Tensor) -> Array:
+    """Channels-last maps (N, C, H, W) as (N, H, W, C); no copy."""
     return array(x.permute(0, 2, 3, 1))
 
 

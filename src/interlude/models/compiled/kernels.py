@@ -96,11 +96,7 @@ def differentiate(
 @shared
 def rescale(x: Array, norm: Norm, threads: int, y: Array) -> None:
     """`x` (N, C) to `y` by the running statistics, as in evaluation."""
-    channels = x.shape[1]
-    inverse, factor, offset = room(channels), room(channels), room(channels)
-    for c in range(channels):
-        inverse[c] = ONE / np.sqrt(norm.variance[c] + real(norm.eps))
-    linear_terms(norm, norm.mean, inverse, factor, offset)
+    factor, offset = running_terms(norm)
     for t in prange(threads):
         begin, end = stretch(len(x), threads, t)
         activate(x[begin:end], factor, offset, real(norm.slope), y[begin:end])
@@ -258,6 +254,17 @@ def linear_terms(norm: Norm, mean: Array, inverse: Array, factor: Array, offset:
     for c in range(len(mean)):
         factor[c] = inverse[c] * norm.weight[c]
         offset[c] = norm.bias[c] - mean[c] * factor[c]
+
+
+@kernel
+def running_terms(norm: Norm) -> tuple[Array, Array]:
+    """Likewise, by the running statistics."""
+    channels = len(norm.mean)
+    inverse, factor, offset = room(channels), room(channels), room(channels)
+    for c in range(channels):
+        inverse[c] = ONE / np.sqrt(norm.variance[c] + real(norm.eps))
+    linear_terms(norm, norm.mean, inverse, factor, offset)
+    return factor, offset
 
 
 @kernel

@@ -6,7 +6,6 @@ products, and six products are collected into four results. Over all channels th
 matrices. Results are rounded ten times as much as by a plain convolution, to five digits instead of six.
 """
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -19,14 +18,11 @@ from interlude.arrival import Arrival
 from interlude.models.layers import activated, compiled_for, is_recorded
 from interlude.models.winograd import tiles
 
-SUMS = 36  # of a tile, for each channel
-PIXELS = tiles.SIDE**2
 FEWEST_TILES = 64  # with fewer, spreading the weights takes as long as what is won
-VALUES_AT_ONCE = 2**13  # channels of tiles: with their sums, few enough to stay in a processor's cache
-ACTIVATED_AT_ONCE = 4  # times as many images: it is less work
+UNIT = 32  # compiled loops take so many channels at a time
 
 # How many channels, in and out, it takes; in training, where rounding matters more, it must halve the time.
-IN_EVALUATION, IN_TRAINING = 32, 128
+IN_EVALUATION, IN_TRAINING = 32, 64
 
 # In numbers that went through without the compiled loops: those of some ten seconds on one core.
 _arrival = Arrival("interlude.models.winograd.compiled", worth=2**30)
@@ -44,7 +40,7 @@ class Convolution(nn.Conv2d):
         """Of maps or, if there is a norm, of its activation."""
         by_tiles = pays(x, self.weight)
         if norm is not None and by_tiles and torch.is_inference_mode_enabled() and not norm.training:
-            return convolve(x, spread_weights(self.weight).mT, norm)
+            return convolve(x, spread_weights(self.weight), norm)
         if norm is not None:
             x = activated(norm, x)
         if not by_tiles:
@@ -60,8 +56,9 @@ def pays(x: Tensor, weight: Tensor) -> bool:
     height, width = x.shape[2:]
     return (
         min(weight.shape[:2]) >= (IN_EVALUATION if torch.is_inference_mode_enabled() else IN_TRAINING)
+        and weight.shape[0] % UNIT == weight.shape[1] % UNIT == 0
         and height % tiles.SIDE == width % tiles.SIDE == 0
-        and len(x) * height * width >= FEWEST_TILES * PIXELS
+        and len(x) * height * width >= FEWEST_TILES * tiles.PIXELS
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
         and x.is_contiguous(memory_format=torch.channels_last)
@@ -75,7 +72,7 @@ class _ByTiles(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return convolve(x, spread_weights(weight).mT)
+        return convolve(x, spread_weights(weight))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -86,41 +83,30 @@ class _ByTiles(Function):
             dw = conv2d_weight(x, weight.shape, dy, padding=1) if of_weight else None
             return dx, dw
         dy = dy.contiguous(memory_format=torch.channels_last)
-        dx = convolve(dy, spread_weights(weight.flip(2, 3))) if of_x else None
+        dx = convolve(dy, spread_weights(weight.flip(2, 3).transpose(0, 1))) if of_x else None
         dw = differentiate(x, dy) if of_weight else None
         return dx, dw
 
 
 def convolve(x: Tensor, weights: Tensor, norm: nn.Module | None = None) -> Tensor:
-    """The convolution of maps (N, C, H, W) with spread weights (36, C, O), some images at a time.
-
-    If there is a norm, in evaluation, it and its activation come first: their result stays in the cache.
-    """
+    """The convolution of maps (N, C, H, W), or of their norm's activation, by spread weights (36, C, O)."""
     count, _, height, width = x.shape
     y = torch.empty(count, weights.shape[2], height, width, memory_format=torch.channels_last)
-    loops, at_once = _loops(x), _at_once(x)
-    for maps, results in zip(_parts(x, at_once, norm), _parts(y, at_once), strict=True):
-        sums = _room(maps)
-        loops.spread(maps, sums)
-        loops.collect(torch.bmm(sums, weights), results)
+    _loops(x).convolve(x, weights, norm, y)
     return y
 
 
 def differentiate(x: Tensor, dy: Tensor) -> Tensor:
     """The gradient (O, C, 3, 3) of weights by which maps (N, C, H, W) became those with the gradient `dy`."""
-    total = x.new_zeros(SUMS, dy.shape[1], x.shape[1])
-    loops, at_once = _loops(x), _at_once(x)
-    for maps, gradients in zip(_parts(x, at_once), _parts(dy, at_once), strict=True):
-        sums, of_products = _room(maps), _room(gradients)
-        loops.spread(maps, sums)
-        loops.spread_gradients(gradients, of_products)
-        total.baddbmm_(of_products.mT, sums)
+    total = x.new_zeros(tiles.SUMS, dy.shape[1], x.shape[1])
+    _loops(x).differentiate(x, dy, total)
     return collect_weights(total)
 
 
 def spread_weights(weight: Tensor) -> Tensor:
-    """Weights (O, C, 3, 3) as they meet the sums: (36, O, C)."""
-    return (_OF_WEIGHTS @ weight.permute(2, 3, 0, 1).reshape(9, -1)).view(SUMS, *weight.shape[:2])
+    """Weights (O, C, 3, 3) as they meet the sums: (36, C, O)."""
+    by_place = weight.permute(2, 3, 1, 0)
+    return (_OF_WEIGHTS @ by_place.reshape(9, -1)).view(tiles.SUMS, *by_place.shape[2:])
 
 
 def collect_weights(total: Tensor) -> Tensor:
@@ -130,25 +116,6 @@ def collect_weights(total: Tensor) -> Tensor:
 
 
 def _loops(x: Tensor) -> ModuleType:
-    """What spreads and collects: compiled loops, if they are there and can, or torch; same bits."""
+    """What works with tiles: compiled loops, if they are there and can, or torch; same bits."""
     compiled = compiled_for(x, _arrival)
     return compiled if compiled and compiled.can_share_out() else tiles
-
-
-def _at_once(x: Tensor) -> int:
-    """How many images at a time."""
-    return max(1, VALUES_AT_ONCE * torch.get_num_threads() * PIXELS // x[0].numel())
-
-
-def _parts(x: Tensor, at_once: int, norm: nn.Module | None = None) -> Iterator[Tensor]:
-    """Maps in channels-last order, or the activation of their norm: (N, H, W, C), some images at a time."""
-    if norm is None:
-        yield from x.permute(0, 2, 3, 1).split(at_once)
-    else:
-        for images in x.split(ACTIVATED_AT_ONCE * at_once):
-            yield from _parts(activated(norm, images), at_once)
-
-
-def _room(maps: Tensor) -> Tensor:
-    """For the sums (36, tiles, C) of maps (N, H, W, C)."""
-    return maps.new_empty(SUMS, maps.shape[:3].numel() // PIXELS, maps.shape[3])

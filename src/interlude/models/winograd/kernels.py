@@ -1,185 +1,299 @@
 """Compiled loops over tiles; what they compute is said in `tiles.py`.
 
-Loops are vectorised where each writes to one place, and where numba knows by its type that a place is in one
-piece: a line of an array, not a part of several lines.
+Channels are taken a vector at a time. All sums or products of one place in a tile are a line of their own, a
+little longer than they need, or they would all fall on the same few lines of a processor's cache.
 """
 
 import numpy as np
 from numba import prange
 
-from interlude.loops import Array, Number, at, inlined, kept, shared
-from interlude.models.compiled.kernels import stretch
+from interlude.loops import Array, Number, at, inlined, kept, kernel, shared
+from interlude.models.compiled.kernels import Norm, activate, running_terms, stretch
+from interlude.models.winograd.tiles import MOST_TERMS, SUMS
+from interlude.registers import (
+    COLUMNS,
+    LANES,
+    ROWS,
+    Vector,
+    everywhere,
+    load,
+    multiply,
+    multiply_and_add,
+    store,
+)
 
 real: Number = np.float32
-TWO, FOUR, EIGHT = real(2), real(4), real(8)
-Lines = tuple[Array, ...]
+ZERO, TWO, FOUR, EIGHT = real(0), real(2), real(4), real(8)
+Four = tuple[Vector, Vector, Vector, Vector]
+Six = tuple[Vector, Vector, Vector, Vector, Vector, Vector]
 
 
 @kept
 @shared
-def spread(x: Array, threads: int, sums: Array) -> None:
-    """Pixels of images (N, H, W, C) to the sums (6, 6, tiles, C) of all tiles."""
+def convolve(x: Array, norm: Norm, weights: Array, bands: int, threads: int, y: Array) -> None:
+    """Images (N, H, W, C) by spread weights (36, C, O) to images (N, H, W, O), some bands of tiles at a time.
+
+    A norm that has channels comes first, by its running statistics, and its activation.
+    """
     count, height, width, channels = x.shape
-    down, across = height // 4, width // 4
+    down, across, width_out = height // 4, width // 4, weights.shape[2]
+    factor, offset = running_terms(norm)
+    slope, tiles = real(norm.slope), whole_rows(bands * across)
     for t in prange(threads):
         begin, end = stretch(count * down, threads, t)
-        nothing = np.zeros(width * channels, np.float32)
-        lines = np.zeros((6, (width + 2) * channels), np.float32)  # with nothing to the left and to the right
-        for band in range(begin, end):
-            pixels, y = x[at(band // down)].reshape(height, width * channels), 4 * (band % down) - 1
-            above = nothing if y < 0 else pixels[at(y)]
-            below = nothing if y + 5 >= height else pixels[at(y + 5)]
-            six = above, pixels[at(y + 1)], pixels[at(y + 2)], pixels[at(y + 3)], pixels[at(y + 4)], below
-            spread_six(six, six_lines(lines, channels))
-            for tile in range(across):
-                for r in range(6):
-                    neighbours = six_pixels(lines[at(r)], 4 * tile * channels, channels)
-                    spread_six(neighbours, six_lines_of(sums[at(r)], band * across + tile))
+        sums, products = room(tiles, channels), room(tiles, width_out)
+        active = np.zeros((6, width * channels), np.float32)
+        lines = framed_lines(width, channels)
+        for first in range(begin, end, bands):
+            last = min(first + bands, end)
+            for band in range(first, last):
+                image, top = x[at(band // down)], 4 * (band % down) - 1
+                if len(factor):
+                    activate_lines(image, top, factor, offset, slope, active)
+                    spread_lines(active, 0, lines, channels)
+                else:
+                    spread_lines(image.reshape(height, width * channels), top, lines, channels)
+                spread_tiles(lines, channels, (band - first) * across, sums)
+            multiply_sums(sums, weights, whole_rows((last - first) * across), products)
+            for band in range(first, last):
+                image, top = y[at(band // down)].reshape(height, width * width_out), 4 * (band % down)
+                collect_tiles(products, (band - first) * across, width_out, image[top : top + 4])
 
 
 @kept
 @shared
-def spread_gradients(x: Array, threads: int, sums: Array) -> None:
-    """Gradients of images (N, H, W, O) to the sums (6, 6, tiles, O) of all tiles."""
+def differentiate(x: Array, dy: Array, images: int, threads: int, total: Array) -> None:
+    """Add what images (N, H, W, C) and the gradients (N, H, W, O) of results give to that of spread weights.
+
+    `total` (36, O, C) grows by some images at a time.
+    """
     count, height, width, channels = x.shape
-    down, across = height // 4, width // 4
-    for t in prange(threads):
-        begin, end = stretch(count * down, threads, t)
-        lines = np.empty((6, 4 * channels), np.float32)
-        for band in range(begin, end):
-            four = four_of(x[at(band // down)], 4 * (band % down))
-            for tile in range(across):
-                place = 4 * tile * channels
-                spread_four(four_lines(four, place, 4 * channels), six_lines(lines, 0))
-                for r in range(6):
-                    to = six_lines_of(sums[at(r)], band * across + tile)
-                    spread_four(four_pixels(lines[at(r)], channels), to)
+    down, across, width_out = height // 4, width // 4, dy.shape[3]
+    tiles = images * down * across
+    sums, gradients = room(tiles, channels), room(tiles, width_out)
+    for first in range(0, count, images):
+        last = min(first + images, count)
+        for t in prange(threads):
+            begin, end = stretch((last - first) * down, threads, t)
+            lines = framed_lines(width, channels)
+            for band in range(begin, end):
+                image, top = first + band // down, 4 * (band % down)
+                pixels = x[at(image)].reshape(height, width * channels)
+                spread_lines(pixels, top - 1, lines, channels)
+                spread_tiles(lines, channels, band * across, sums)
+                results = dy[at(image)].reshape(height, width * width_out)
+                spread_gradients(results[top : top + 4], width_out, band * across, gradients)
+        for t in prange(threads):
+            begin, end = stretch(SUMS, threads, t)
+            for place in range(begin, end):
+                used = (last - first) * down * across
+                one, other = matrix(gradients, place, used, width_out).T, matrix(sums, place, used, channels)
+                result = total[place]
+                for column in range(0, channels, COLUMNS):
+                    for row in range(0, width_out, ROWS):
+                        multiply_and_add(one, row, other, column, result)
 
 
-@kept
-@shared
-def collect(products: Array, threads: int, y: Array) -> None:
-    """Products (6, 6, tiles, O) of all tiles to images (N, H, W, O)."""
-    count, height, width, channels = y.shape
-    down, across = height // 4, width // 4
-    for t in prange(threads):
-        begin, end = stretch(count * down, threads, t)
-        lines = np.empty((6, 4 * channels), np.float32)
-        for band in range(begin, end):
-            four = four_of(y[at(band // down)], 4 * (band % down))
-            for tile in range(across):
-                for r in range(6):
-                    six = six_lines_of(products[at(r)], band * across + tile)
-                    collect_six(six, four_pixels(lines[at(r)], channels))
-                place = 4 * tile * channels
-                collect_six(six_lines(lines, 0), four_lines(four, place, 4 * channels))
+@kernel
+def multiply_sums(sums: Array, weights: Array, tiles: int, products: Array) -> None:
+    """The sums of so many tiles by spread weights (36, C, O)."""
+    _, channels, width_out = weights.shape
+    for place in range(SUMS):
+        one, other = matrix(sums, place, tiles, channels), weights[place]
+        result = matrix(products, place, tiles, width_out)
+        for column in range(0, width_out, COLUMNS):
+            for row in range(0, tiles, ROWS):
+                multiply(one[:, :MOST_TERMS], row, other[:MOST_TERMS], column, result)
+                for k in range(MOST_TERMS, channels, MOST_TERMS):
+                    end = k + MOST_TERMS
+                    multiply_and_add(one[:, k:end], row, other[k:end], column, result)
+
+
+@kernel
+def activate_lines(image: Array, top: int, factor: Array, offset: Array, slope: float, lines: Array) -> None:
+    """Six lines of an image (H, W, C) through a norm and an activation; nothing where there is no line."""
+    height, width, channels = image.shape
+    for i in range(6):
+        if 0 <= top + i < height:
+            line = lines[at(i)].reshape(width, channels)
+            activate(image[at(top + i)], factor, offset, slope, line)
+        else:
+            lines[at(i)] = ZERO
+
+
+@kernel
+def spread_lines(pixels: Array, top: int, lines: Array, frame: int) -> None:
+    """Six of the lines (H, n) of an image, from `top` on, to six lines of sums inside their frame."""
+    above, below = top >= 0, top + 5 < len(pixels)
+    for place in range(0, pixels.shape[1], LANES):
+        a = load(pixels, (top, place)) if above else everywhere(ZERO)
+        f = load(pixels, (top + 5, place)) if below else everywhere(ZERO)
+        b, c, d, e = load_four(pixels, top + 1, place)
+        store_six(lines, 0, place + frame, spread_six((a, b, c, d, e, f)))
+
+
+@kernel
+def spread_tiles(lines: Array, channels: int, first: int, sums: Array) -> None:
+    """Six lines of sums to the sums of a band of tiles, which come to stand from the first on."""
+    for tile in range(lines.shape[1] // channels // 4):
+        for r in range(6):
+            for c in range(0, channels, LANES):
+                six = load_six_beside(lines, r, 4 * tile * channels + c, channels)
+                store_six(sums, 6 * r, (first + tile) * channels + c, spread_six(six))
+
+
+@kernel
+def spread_gradients(results: Array, channels: int, first: int, gradients: Array) -> None:
+    """Likewise the gradients (4, W * O) of four lines of results to those of the products of their tiles."""
+    lines = np.empty((6, 4 * LANES), np.float32)
+    for tile in range(results.shape[1] // channels // 4):
+        for c in range(0, channels, LANES):
+            for i in range(4):
+                four = load_four(results, 0, (4 * tile + i) * channels + c)
+                store_six(lines, 0, i * LANES, spread_four(four))
+            for r in range(6):
+                four = load_four_beside(lines, r, 0, LANES)
+                store_six(gradients, 6 * r, (first + tile) * channels + c, spread_four(four))
+
+
+@kernel
+def collect_tiles(products: Array, first: int, channels: int, results: Array) -> None:
+    """The products of a band of tiles, from the first on, to four lines of results (4, W * O)."""
+    lines = np.empty((6, 4 * LANES), np.float32)
+    for tile in range(results.shape[1] // channels // 4):
+        for c in range(0, channels, LANES):
+            for r in range(6):
+                six = load_six(products, 6 * r, (first + tile) * channels + c)
+                store_four_beside(lines, r, 0, LANES, collect_six(six))
+            for i in range(4):
+                six = load_six(lines, 0, i * LANES)
+                store_four(results, (4 * tile + i) * channels + c, collect_six(six))
 
 
 @inlined
-def spread_six(six: Lines, to: Lines) -> None:
+def spread_six(six: Six) -> Six:
     """Six neighbours to six sums."""
     a, b, c, d, e, f = six
-    s, t, u, v, w, x = to
-    for i in range(len(a)):
-        s[at(i)] = (e[at(i)] - c[at(i)]) + FOUR * (a[at(i)] - c[at(i)])
-    for i in range(len(a)):
-        t[at(i)] = (e[at(i)] - FOUR * c[at(i)]) + (d[at(i)] - FOUR * b[at(i)])
-    for i in range(len(a)):
-        u[at(i)] = (e[at(i)] - FOUR * c[at(i)]) - (d[at(i)] - FOUR * b[at(i)])
-    for i in range(len(a)):
-        v[at(i)] = (e[at(i)] - c[at(i)]) + TWO * (d[at(i)] - b[at(i)])
-    for i in range(len(a)):
-        w[at(i)] = (e[at(i)] - c[at(i)]) - TWO * (d[at(i)] - b[at(i)])
-    for i in range(len(a)):
-        x[at(i)] = (f[at(i)] - d[at(i)]) - FOUR * (d[at(i)] - b[at(i)])
+    two, four = everywhere(TWO), everywhere(FOUR)
+    near, far = d - four * b, e - four * c
+    left, right = d - b, e - c
+    return (
+        right + four * (a - c),
+        far + near,
+        far - near,
+        right + two * left,
+        right - two * left,
+        (f - d) - four * left,
+    )
 
 
 @inlined
-def spread_four(four: Lines, to: Lines) -> None:
+def spread_four(four: Four) -> Six:
     """The gradients of four neighbours to those of six products."""
     a, b, c, d = four
-    s, t, u, v, w, x = to
-    for i in range(len(a)):
-        s[at(i)] = a[at(i)]
-    for i in range(len(a)):
-        t[at(i)] = (a[at(i)] + c[at(i)]) + (b[at(i)] + d[at(i)])
-    for i in range(len(a)):
-        u[at(i)] = (a[at(i)] + c[at(i)]) - (b[at(i)] + d[at(i)])
-    for i in range(len(a)):
-        v[at(i)] = (a[at(i)] + FOUR * c[at(i)]) + TWO * (b[at(i)] + FOUR * d[at(i)])
-    for i in range(len(a)):
-        w[at(i)] = (a[at(i)] + FOUR * c[at(i)]) - TWO * (b[at(i)] + FOUR * d[at(i)])
-    for i in range(len(a)):
-        x[at(i)] = d[at(i)]
+    twice, fourfold = everywhere(TWO), everywhere(FOUR)
+    even, odd = a + c, b + d
+    near, far = a + fourfold * c, b + fourfold * d
+    return a, even + odd, even - odd, near + twice * far, near - twice * far, d
 
 
 @inlined
-def collect_six(six: Lines, to: Lines) -> None:
+def collect_six(six: Six) -> Four:
     """Six products to four neighbours."""
     a, b, c, d, e, f = six
-    s, t, u, v = to
-    for i in range(len(a)):
-        s[at(i)] = (a[at(i)] + (b[at(i)] + c[at(i)])) + (d[at(i)] + e[at(i)])
-    for i in range(len(a)):
-        t[at(i)] = (b[at(i)] - c[at(i)]) + TWO * (d[at(i)] - e[at(i)])
-    for i in range(len(a)):
-        u[at(i)] = (b[at(i)] + c[at(i)]) + FOUR * (d[at(i)] + e[at(i)])
-    for i in range(len(a)):
-        v[at(i)] = ((b[at(i)] - c[at(i)]) + EIGHT * (d[at(i)] - e[at(i)])) + f[at(i)]
+    two, four, eight = everywhere(TWO), everywhere(FOUR), everywhere(EIGHT)
+    near, far = b + c, d + e
+    left, right = b - c, d - e
+    return (a + near) + far, left + two * right, near + four * far, (left + eight * right) + f
 
 
 @inlined
-def six_lines(lines: Array, place: int) -> Lines:
-    """Lines (6, n) from a place on."""
+def load_four(lines: Array, row: int, place: int) -> Four:
+    """Vectors of four lines, one below the other."""
     return (
-        lines[0][place:],
-        lines[1][place:],
-        lines[2][place:],
-        lines[3][place:],
-        lines[4][place:],
-        lines[5][place:],
+        load(lines, (row, place)),
+        load(lines, (row + 1, place)),
+        load(lines, (row + 2, place)),
+        load(lines, (row + 3, place)),
     )
 
 
 @inlined
-def six_lines_of(lines: Array, tile: int) -> Lines:
-    """The lines of a tile (6, tiles, n)."""
-    return lines[0, tile], lines[1, tile], lines[2, tile], lines[3, tile], lines[4, tile], lines[5, tile]
+def load_six(lines: Array, row: int, place: int) -> Six:
+    """Likewise of six lines."""
+    a, b, c, d = load_four(lines, row, place)
+    return a, b, c, d, load(lines, (row + 4, place)), load(lines, (row + 5, place))
 
 
 @inlined
-def six_pixels(line: Array, place: int, size: int) -> Lines:
-    """Six neighbouring pixels of a line."""
-    six = line[place : place + 6 * size]
+def load_four_beside(lines: Array, row: int, place: int, step: int) -> Four:
+    """Four vectors of one line, a step apart."""
     return (
-        six[:size],
-        six[size : 2 * size],
-        six[2 * size : 3 * size],
-        six[3 * size : 4 * size],
-        six[4 * size : 5 * size],
-        six[5 * size :],
+        load(lines, (row, place)),
+        load(lines, (row, place + step)),
+        load(lines, (row, place + 2 * step)),
+        load(lines, (row, place + 3 * step)),
     )
 
 
 @inlined
-def four_of(pixels: Array, first: int) -> Array:
-    """Four lines of an image (H, W, C) below each other, each in one piece (4, W * C)."""
-    height, width, channels = pixels.shape
-    return pixels.reshape(height, width * channels)[first : first + 4]
+def load_six_beside(lines: Array, row: int, place: int, step: int) -> Six:
+    """Likewise six."""
+    a, b, c, d = load_four_beside(lines, row, place, step)
+    return a, b, c, d, load(lines, (row, place + 4 * step)), load(lines, (row, place + 5 * step))
 
 
 @inlined
-def four_pixels(line: Array, size: int) -> Lines:
-    """Four neighbouring pixels."""
-    return line[:size], line[size : 2 * size], line[2 * size : 3 * size], line[3 * size :]
+def store_four(lines: Array, place: int, four: Four) -> None:
+    """Into four lines, one below the other."""
+    a, b, c, d = four
+    store(lines, (0, place), a)
+    store(lines, (1, place), b)
+    store(lines, (2, place), c)
+    store(lines, (3, place), d)
 
 
 @inlined
-def four_lines(lines: Array, place: int, size: int) -> Lines:
-    """So much of four lines from a place on."""
-    return (
-        lines[0][place : place + size],
-        lines[1][place : place + size],
-        lines[2][place : place + size],
-        lines[3][place : place + size],
-    )
+def store_four_beside(lines: Array, row: int, place: int, step: int, four: Four) -> None:
+    """Into one line, a step apart."""
+    a, b, c, d = four
+    store(lines, (row, place), a)
+    store(lines, (row, place + step), b)
+    store(lines, (row, place + 2 * step), c)
+    store(lines, (row, place + 3 * step), d)
+
+
+@inlined
+def store_six(lines: Array, row: int, place: int, six: Six) -> None:
+    """Into six lines, one below the other, from a row on."""
+    a, b, c, d, e, f = six
+    store(lines, (row, place), a)
+    store(lines, (row + 1, place), b)
+    store(lines, (row + 2, place), c)
+    store(lines, (row + 3, place), d)
+    store(lines, (row + 4, place), e)
+    store(lines, (row + 5, place), f)
+
+
+@kernel
+def room(tiles: int, channels: int) -> Array:
+    """For what stands at each of the 36 places of so many tiles."""
+    return np.zeros((SUMS, tiles * channels + LANES), np.float32)
+
+
+@kernel
+def matrix(numbers: Array, place: int, tiles: int, channels: int) -> Array:
+    """What stands at one place of so many tiles."""
+    return numbers[place, : tiles * channels].reshape(tiles, channels)
+
+
+@kernel
+def framed_lines(width: int, channels: int) -> Array:
+    """Room for six lines, with nothing to the left and to the right."""
+    return np.zeros((6, (width + 2) * channels), np.float32)
+
+
+@kernel
+def whole_rows(tiles: int) -> int:
+    """So many tiles or a few more, such that products can be made of them."""
+    return -(-tiles // ROWS) * ROWS

@@ -1,16 +1,62 @@
-"""How tiles are spread and collected, by torch.
+"""Convolutions by tiles with torch's own operations.
 
-Pixels, gradients and products meet only factors that are powers of two, and these round nothing. So it makes
-no difference where a processor rounds between a product and a sum: compiled loops give the same bits.
+Where pixels, gradients and products are spread and collected they meet only factors that are powers of two,
+and these round nothing. So it makes no difference whether a processor rounds between a product and a sum:
+compiled loops give the same bits. The products of matrices are sums over few enough numbers that torch adds
+them up one after the other, as the loops do.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from interlude.models.layers import activated
 
 SIDE = 4  # of a tile of results
+PIXELS = SIDE**2
+SUMS = 36  # of a tile, for each channel
+VALUES_AT_ONCE = 2**13  # channels of tiles: with their sums, few enough to stay in a processor's cache
+ACTIVATED_AT_ONCE = 4  # times as many images: it is less work
+MOST_TERMS = 128  # of a sum of products; longer ones torch would make out of several as it likes
+
+
+def convolve(x: Tensor, weights: Tensor, norm: nn.Module | None, y: Tensor) -> None:
+    """Maps (N, C, H, W) by spread weights (36, C, O) to maps (N, O, H, W), some images at a time.
+
+    If there is a norm, in evaluation, it and its activation come first: their result stays in the cache.
+    """
+    at_once = max(1, VALUES_AT_ONCE * torch.get_num_threads() * PIXELS // x[0].numel())
+    for maps, results in zip(_activated_parts(x, norm, at_once), _parts(y, at_once), strict=True):
+        sums = _room(maps)
+        spread(maps, sums)
+        collect(multiply(sums, weights), results)
+
+
+def multiply(sums: Tensor, weights: Tensor) -> Tensor:
+    """The products (36, tiles, O) of sums (36, tiles, C) and spread weights, added up by some channels."""
+    (first, *rest), (of_first, *of_rest) = sums.split(MOST_TERMS, 2), weights.split(MOST_TERMS, 1)
+    products = torch.bmm(first, of_first)
+    for more, of_more in zip(rest, of_rest, strict=True):
+        products.baddbmm_(more, of_more)
+    return products
+
+
+def differentiate(x: Tensor, dy: Tensor, total: Tensor) -> None:
+    """Add the gradient of spread weights to `total` (36, O, C), that of some images at a time."""
+    at_once = images_at_once(x)
+    for maps, gradients in zip(_parts(x, at_once), _parts(dy, at_once), strict=True):
+        sums, of_products = _room(maps), _room(gradients)
+        spread(maps, sums)
+        spread_gradients(gradients, of_products)
+        total.baddbmm_(of_products.mT, sums)
+
+
+def images_at_once(x: Tensor) -> int:
+    """How many images make up a sum in the gradient of weights."""
+    tiles = min(MOST_TERMS, VALUES_AT_ONCE // x.shape[1])
+    return max(1, tiles * PIXELS // x[0, 0].numel())
 
 
 def spread(maps: Tensor, sums: Tensor) -> None:
@@ -80,3 +126,22 @@ def collect_six(products: Iterable[Tensor], to: Iterable[Tensor]) -> None:
     torch.add(left, right, alpha=2, out=t)
     torch.add(near, far, alpha=4, out=u)
     torch.add(torch.add(left, right, alpha=8), f, out=v)
+
+
+def _activated_parts(x: Tensor, norm: nn.Module | None, at_once: int) -> Iterator[Tensor]:
+    """The activation of a norm, or the maps themselves, some images at a time."""
+    if norm is None:
+        yield from _parts(x, at_once)
+    else:
+        for images in x.split(ACTIVATED_AT_ONCE * at_once):
+            yield from _parts(activated(norm, images), at_once)
+
+
+def _parts(x: Tensor, at_once: int) -> Iterator[Tensor]:
+    """Maps in channels-last order: (N, H, W, C), some images at a time."""
+    return iter(x.permute(0, 2, 3, 1).split(at_once))
+
+
+def _room(maps: Tensor) -> Tensor:
+    """For the sums (36, tiles, C) of maps (N, H, W, C)."""
+    return maps.new_empty(SUMS, maps.shape[:3].numel() // PIXELS, maps.shape[3])
