@@ -103,19 +103,24 @@ def everywhere(_: Any, number: Any) -> Any:
 
 
 @word
-def multiply(_: Any, a: Any, row: Any, b: Any, column: Any, c: Any) -> Any:
+def multiply(_: Any, a: Any, row: Any, b: Any, column: Any, begin: Any, end: Any, c: Any) -> Any:
     """ROWS rows of `a` (M, K) from `row` on times COLUMNS columns of `b` (K, N) from `column` on, into `c`.
 
-    The products of a result are added one after the other, each rounded once with its sum. Rows of `b` and
-    `c` lie in one piece.
+    The terms of a result, from one of K to another, are added one after the other, each rounded once with its
+    sum. Rows of `b` and `c` lie in one piece.
     """
-    return types.void(a, types.intp, b, types.intp, c), _multiply
+    return _types(a, b, c), _multiply
 
 
 @word
-def multiply_and_add(_: Any, a: Any, row: Any, b: Any, column: Any, c: Any) -> Any:
+def multiply_and_add(_: Any, a: Any, row: Any, b: Any, column: Any, begin: Any, end: Any, c: Any) -> Any:
     """Likewise, and what stands in the place of the results is added to them in the end."""
-    return types.void(a, types.intp, b, types.intp, c), _multiply_and_add
+    return _types(a, b, c), _multiply_and_add
+
+
+def _types(a: Any, b: Any, c: Any) -> Any:
+    place = types.intp
+    return types.void(a, place, b, place, place, place, c)
 
 
 def _multiply(context: Any, builder: Builder, sig: Any, args: Any) -> Value:
@@ -132,14 +137,14 @@ def _multiply_and_add(context: Any, builder: Builder, sig: Any, args: Any) -> Va
 
 def _sums(context: Any, builder: Builder, sig: Any, args: Any) -> list[tuple[Value, Value]]:
     """The vectors of a block of a product, and where they belong."""
-    a, b, c = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2, 4))
-    row, column = args[1], args[3]
-    (depth, _), three = cgutils.unpack_tuple(builder, b.shape), FunctionType(_vector, [_vector] * 3)
+    a, b, c = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2, 6))
+    _, row, _, column, begin, end, _ = args
+    three = FunctionType(_vector, [_vector] * 3)
     fma = cgutils.get_or_insert_function(builder.module, three, f"llvm.fma.v{LANES}f32")
     sums = {at: cgutils.alloca_once(builder, _vector) for at in _block}
     for total in sums.values():
         builder.store(Constant(_vector, None), total)
-    with cgutils.for_range(builder, depth) as loop:
+    with cgutils.for_range(builder, end, begin) as loop:
         for (r, lane), total in sums.items():
             factor = builder.load(_number(builder, a, (row, r), (loop.index, 0)))
             values = builder.load(_numbers(builder, b, (loop.index, 0), (column, lane)), align=4)

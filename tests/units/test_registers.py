@@ -6,7 +6,7 @@ import pytest
 
 from interlude.registers import COLUMNS, LANES, ROWS, everywhere, load, multiply, multiply_and_add, store
 
-DEPTH = 5
+DEPTH, TERMS = 7, slice(1, 6)
 
 
 @numba.njit
@@ -15,13 +15,13 @@ def combine(x, y, z):
 
 
 @numba.njit
-def multiplied(a, row, b, column, c):
-    multiply(a, row, b, column, c)
+def multiplied(a, row, b, column, begin, end, c):
+    multiply(a, row, b, column, begin, end, c)
 
 
 @numba.njit
-def multiplied_and_added(a, row, b, column, c):
-    multiply_and_add(a, row, b, column, c)
+def multiplied_and_added(a, row, b, column, begin, end, c):
+    multiply_and_add(a, row, b, column, begin, end, c)
 
 
 def numbers(*shape, seed=0):
@@ -49,8 +49,8 @@ def chained(a, b):
 def test_a_block_of_a_product_is_added_up_term_by_term(turned, add):
     a, b, c = numbers(3 * ROWS, DEPTH), numbers(DEPTH, 2 * COLUMNS, seed=1), numbers(3 * ROWS, 2 * COLUMNS)
     wanted, rows, columns = c.copy(), slice(ROWS, 2 * ROWS), slice(COLUMNS, None)
-    block = chained(a[rows], b[:, columns])
+    block = chained(a[rows, TERMS], b[TERMS, columns])
     wanted[rows, columns] = c[rows, columns] + block if add else block
     product = multiplied_and_added if add else multiplied
-    product(np.asfortranarray(a) if turned else a, ROWS, b, COLUMNS, c)
+    product(np.asfortranarray(a) if turned else a, ROWS, b, COLUMNS, TERMS.start, TERMS.stop, c)
     np.testing.assert_array_equal(c, wanted)

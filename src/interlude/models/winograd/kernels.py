@@ -41,23 +41,29 @@ def convolve(x: Array, norm: Norm, weights: Array, bands: int, threads: int, y: 
     slope, tiles = real(norm.slope), whole_rows(bands * across)
     for t in prange(threads):
         begin, end = stretch(count * down, threads, t)
-        sums, products = room(tiles, channels), room(tiles, width_out)
         active = np.zeros((6, width * channels), np.float32)
-        lines = framed_lines(width, channels)
+        lines = framed_lines(bands, width, channels)
+        sums, products = room(6, tiles, channels), room(6, tiles, width_out)
+        columns = room(24, tiles, width_out)
         for first in range(begin, end, bands):
             last = min(first + bands, end)
             for band in range(first, last):
                 image, top = x[at(band // down)], 4 * (band % down) - 1
                 if len(factor):
                     activate_lines(image, top, factor, offset, slope, active)
-                    spread_lines(active, 0, lines, channels)
+                    spread_lines(active, 0, lines[band - first], channels)
                 else:
-                    spread_lines(image.reshape(height, width * channels), top, lines, channels)
-                spread_tiles(lines, channels, (band - first) * across, sums)
-            multiply_sums(sums, weights, whole_rows((last - first) * across), products)
+                    pixels = image.reshape(height, width * channels)
+                    spread_lines(pixels, top, lines[band - first], channels)
+            used = whole_rows((last - first) * across)
+            for r in range(6):  # what stands in a line of six places stays in the innermost cache
+                for band in range(last - first):
+                    spread_tiles(lines[band], r, channels, band * across, sums)
+                multiply_line(sums, weights[6 * r : 6 * r + 6], used, products)
+                collect_line(products, r, used * width_out, columns)
             for band in range(first, last):
                 image, top = y[at(band // down)].reshape(height, width * width_out), 4 * (band % down)
-                collect_tiles(products, (band - first) * across, width_out, image[top : top + 4])
+                collect_columns(columns, (band - first) * across, width_out, image[top : top + 4])
 
 
 @kept
@@ -70,17 +76,19 @@ def differentiate(x: Array, dy: Array, images: int, threads: int, total: Array) 
     count, height, width, channels = x.shape
     down, across, width_out = height // 4, width // 4, dy.shape[3]
     tiles = images * down * across
-    sums, gradients = room(tiles, channels), room(tiles, width_out)
+    sums, gradients = room(SUMS, tiles, channels), room(SUMS, tiles, width_out)
     for first in range(0, count, images):
         last = min(first + images, count)
         for t in prange(threads):
             begin, end = stretch((last - first) * down, threads, t)
-            lines = framed_lines(width, channels)
+            lines = framed_lines(1, width, channels)[0]
             for band in range(begin, end):
                 image, top = first + band // down, 4 * (band % down)
                 pixels = x[at(image)].reshape(height, width * channels)
                 spread_lines(pixels, top - 1, lines, channels)
-                spread_tiles(lines, channels, band * across, sums)
+                for r in range(6):
+                    to = sums[6 * r : 6 * r + 6]
+                    spread_tiles(lines, r, channels, band * across, to)
                 results = dy[at(image)].reshape(height, width * width_out)
                 spread_gradients(results[top : top + 4], width_out, band * across, gradients)
         for t in prange(threads):
@@ -91,22 +99,22 @@ def differentiate(x: Array, dy: Array, images: int, threads: int, total: Array) 
                 result = total[place]
                 for column in range(0, channels, COLUMNS):
                     for row in range(0, width_out, ROWS):
-                        multiply_and_add(one, row, other, column, result)
+                        multiply_and_add(one, row, other, column, 0, used, result)
 
 
 @kernel
-def multiply_sums(sums: Array, weights: Array, tiles: int, products: Array) -> None:
-    """The sums of so many tiles by spread weights (36, C, O)."""
+def multiply_line(sums: Array, weights: Array, tiles: int, products: Array) -> None:
+    """The sums of so many tiles at six places by the spread weights (6, C, O) of these."""
     _, channels, width_out = weights.shape
-    for place in range(SUMS):
+    for place in range(6):
         one, other = matrix(sums, place, tiles, channels), weights[place]
         result = matrix(products, place, tiles, width_out)
         for column in range(0, width_out, COLUMNS):
             for row in range(0, tiles, ROWS):
-                multiply(one[:, :MOST_TERMS], row, other[:MOST_TERMS], column, result)
-                for k in range(MOST_TERMS, channels, MOST_TERMS):
-                    end = k + MOST_TERMS
-                    multiply_and_add(one[:, k:end], row, other[k:end], column, result)
+                multiply(one, row, other, column, 0, min(MOST_TERMS, channels), result)
+                for begin in range(MOST_TERMS, channels, MOST_TERMS):
+                    end = min(begin + MOST_TERMS, channels)
+                    multiply_and_add(one, row, other, column, begin, end, result)
 
 
 @kernel
@@ -133,13 +141,12 @@ def spread_lines(pixels: Array, top: int, lines: Array, frame: int) -> None:
 
 
 @kernel
-def spread_tiles(lines: Array, channels: int, first: int, sums: Array) -> None:
-    """Six lines of sums to the sums of a band of tiles, which come to stand from the first on."""
+def spread_tiles(lines: Array, r: int, channels: int, first: int, sums: Array) -> None:
+    """One of six lines of sums to the sums at six places of a band of tiles, from the first on."""
     for tile in range(lines.shape[1] // channels // 4):
-        for r in range(6):
-            for c in range(0, channels, LANES):
-                six = load_six_beside(lines, r, 4 * tile * channels + c, channels)
-                store_six(sums, 6 * r, (first + tile) * channels + c, spread_six(six))
+        for c in range(0, channels, LANES):
+            six = load_six_beside(lines, r, 4 * tile * channels + c, channels)
+            store_six(sums, 0, (first + tile) * channels + c, spread_six(six))
 
 
 @kernel
@@ -157,17 +164,20 @@ def spread_gradients(results: Array, channels: int, first: int, gradients: Array
 
 
 @kernel
-def collect_tiles(products: Array, first: int, channels: int, results: Array) -> None:
-    """The products of a band of tiles, from the first on, to four lines of results (4, W * O)."""
-    lines = np.empty((6, 4 * LANES), np.float32)
+def collect_line(products: Array, r: int, size: int, columns: Array) -> None:
+    """Products at the six places of a line, of so many numbers each, to four neighbours in their columns."""
+    for place in range(0, size, LANES):
+        store_four(columns, r, 6, place, collect_six(load_six(products, 0, place)))
+
+
+@kernel
+def collect_columns(columns: Array, first: int, channels: int, results: Array) -> None:
+    """The columns of a band of tiles, from the first on, to four lines of results (4, W * O)."""
     for tile in range(results.shape[1] // channels // 4):
-        for c in range(0, channels, LANES):
-            for r in range(6):
-                six = load_six(products, 6 * r, (first + tile) * channels + c)
-                store_four_beside(lines, r, 0, LANES, collect_six(six))
-            for i in range(4):
-                six = load_six(lines, 0, i * LANES)
-                store_four(results, (4 * tile + i) * channels + c, collect_six(six))
+        for i in range(4):
+            for c in range(0, channels, LANES):
+                six = load_six(columns, 6 * i, (first + tile) * channels + c)
+                store_four(results, 0, 1, (4 * tile + i) * channels + c, collect_six(six))
 
 
 @inlined
@@ -244,23 +254,13 @@ def load_six_beside(lines: Array, row: int, place: int, step: int) -> Six:
 
 
 @inlined
-def store_four(lines: Array, place: int, four: Four) -> None:
-    """Into four lines, one below the other."""
-    a, b, c, d = four
-    store(lines, (0, place), a)
-    store(lines, (1, place), b)
-    store(lines, (2, place), c)
-    store(lines, (3, place), d)
-
-
-@inlined
-def store_four_beside(lines: Array, row: int, place: int, step: int, four: Four) -> None:
-    """Into one line, a step apart."""
+def store_four(lines: Array, row: int, step: int, place: int, four: Four) -> None:
+    """Into four lines, a step apart, from a row on."""
     a, b, c, d = four
     store(lines, (row, place), a)
-    store(lines, (row, place + step), b)
-    store(lines, (row, place + 2 * step), c)
-    store(lines, (row, place + 3 * step), d)
+    store(lines, (row + step, place), b)
+    store(lines, (row + 2 * step, place), c)
+    store(lines, (row + 3 * step, place), d)
 
 
 @inlined
@@ -276,9 +276,9 @@ def store_six(lines: Array, row: int, place: int, six: Six) -> None:
 
 
 @kernel
-def room(tiles: int, channels: int) -> Array:
-    """For what stands at each of the 36 places of so many tiles."""
-    return np.zeros((SUMS, tiles * channels + LANES), np.float32)
+def room(places: int, tiles: int, channels: int) -> Array:
+    """For what stands at some places of so many tiles."""
+    return np.zeros((places, tiles * channels + LANES), np.float32)
 
 
 @kernel
@@ -288,9 +288,9 @@ def matrix(numbers: Array, place: int, tiles: int, channels: int) -> Array:
 
 
 @kernel
-def framed_lines(width: int, channels: int) -> Array:
-    """Room for six lines, with nothing to the left and to the right."""
-    return np.zeros((6, (width + 2) * channels), np.float32)
+def framed_lines(bands: int, width: int, channels: int) -> Array:
+    """Room for six lines of each band, with nothing to the left and to the right."""
+    return np.zeros((bands, 6, (width + 2) * channels), np.float32)
 
 
 @kernel
