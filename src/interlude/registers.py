@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from llvmlite.binding import get_host_cpu_features
-from llvmlite.ir import Constant, FloatType, FunctionType, IntType, Undefined, Value, VectorType
+from llvmlite.ir import Constant, FloatType, FunctionType, IntType, Undefined, Value, VectorType, VoidType
 from llvmlite.ir import IRBuilder as Builder
 from numba.core import cgutils, types
 from numba.core.datamodel import models
@@ -30,6 +30,7 @@ Vector = Any  # of LANES numbers in single precision; vectors can be added, subt
 
 _vector = VectorType(FloatType(), LANES)
 _lane = IntType(32)
+_bytes = IntType(8).as_pointer()
 
 
 class _Type(types.Type):
@@ -103,6 +104,29 @@ def everywhere(_: Any, number: Any) -> Any:
 
 
 @word
+def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c`, rounded once."""
+
+    def build(context: Any, builder: Builder, sig: Any, args: Any) -> Value:
+        return builder.call(_fma(builder), args)
+
+    return vector(a, b, c), build
+
+
+@word
+def fetch(_: Any, array: Any, place: Any) -> Any:
+    """Let the numbers at a place be on their way to the cache; beyond an array there is no harm in it."""
+
+    def build(context: Any, builder: Builder, sig: Any, args: Any) -> Value:
+        pointer = builder.bitcast(_pointer(context, builder, sig, args), _bytes)
+        to_read, closest, of_data = (Constant(_lane, number) for number in (0, 3, 1))
+        builder.call(_prefetch(builder), [pointer, to_read, closest, of_data])
+        return context.get_dummy_value()
+
+    return types.void(array, place), build
+
+
+@word
 def multiply(_: Any, a: Any, row: Any, b: Any, column: Any, begin: Any, end: Any, c: Any) -> Any:
     """ROWS rows of `a` (M, K) from `row` on times COLUMNS columns of `b` (K, N) from `column` on, into `c`.
 
@@ -139,8 +163,6 @@ def _sums(context: Any, builder: Builder, sig: Any, args: Any) -> list[tuple[Val
     """The vectors of a block of a product, and where they belong."""
     a, b, c = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2, 6))
     _, row, _, column, begin, end, _ = args
-    three = FunctionType(_vector, [_vector] * 3)
-    fma = cgutils.get_or_insert_function(builder.module, three, f"llvm.fma.v{LANES}f32")
     sums = {at: cgutils.alloca_once(builder, _vector) for at in _block}
     for total in sums.values():
         builder.store(Constant(_vector, None), total)
@@ -149,7 +171,7 @@ def _sums(context: Any, builder: Builder, sig: Any, args: Any) -> list[tuple[Val
             factor = builder.load(_number(builder, a, (row, r), (loop.index, 0)))
             values = builder.load(_numbers(builder, b, (loop.index, 0), (column, lane)), align=4)
             terms = [_everywhere(builder, factor), values, builder.load(total)]
-            builder.store(builder.call(fma, terms), total)
+            builder.store(builder.call(_fma(builder), terms), total)
     return [
         (_numbers(builder, c, (row, r), (column, lane)), builder.load(total))
         for (r, lane), total in sums.items()
@@ -182,6 +204,17 @@ def _pointer(context: Any, builder: Builder, sig: Any, args: Any) -> Value:
 
 def _as_vector(builder: Builder, pointer: Value) -> Value:
     return builder.bitcast(pointer, _vector.as_pointer())
+
+
+def _fma(builder: Builder) -> Value:
+    """LLVM's own function."""
+    kind = FunctionType(_vector, [_vector] * 3)
+    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
+
+
+def _prefetch(builder: Builder) -> Value:
+    kind = FunctionType(VoidType(), [_bytes, _lane, _lane, _lane])
+    return cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
 
 
 def _everywhere(builder: Builder, number: Value) -> Value:

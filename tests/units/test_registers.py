@@ -4,7 +4,18 @@ import numba
 import numpy as np
 import pytest
 
-from interlude.registers import COLUMNS, LANES, ROWS, everywhere, load, multiply, multiply_and_add, store
+from interlude.registers import (
+    COLUMNS,
+    LANES,
+    ROWS,
+    everywhere,
+    fetch,
+    fma,
+    load,
+    multiply,
+    multiply_and_add,
+    store,
+)
 
 DEPTH, TERMS = 7, slice(1, 6)
 
@@ -24,6 +35,12 @@ def multiplied_and_added(a, row, b, column, begin, end, c):
     multiply_and_add(a, row, b, column, begin, end, c)
 
 
+@numba.njit
+def combine_at_once(x, y, z):
+    fetch(x, (0, 10**6))
+    store(z, (0, 0), fma(load(x, (0, 0)), load(y, (0, 0)), load(z, (0, 0))))
+
+
 def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
@@ -33,6 +50,13 @@ def test_vectors_are_loaded_combined_and_stored_where_they_are_said_to_be():
     wanted = z.copy()
     wanted[1, 2 : LANES + 2] = x[0, 1:] * y[1] + 3 - x[1, :LANES]
     combine(x, y, z)
+    np.testing.assert_array_equal(z, wanted)
+
+
+def test_a_product_and_a_sum_are_rounded_once():
+    x, y, z = (numbers(1, LANES, seed=seed) for seed in range(3))
+    wanted = (x.astype(float) * y + z).astype(np.float32)
+    combine_at_once(x, y, z)
     np.testing.assert_array_equal(z, wanted)
 
 

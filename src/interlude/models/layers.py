@@ -32,9 +32,12 @@ def use(backend: Backend) -> None:
 
 def compiled_for(x: Tensor, arrival: Arrival | None = None) -> ModuleType | None:
     """Compiled layers, if they are there and wanted for such numbers; not while torch takes notes."""
-    if _backend == "torch" or x.device.type != "cpu" or is_recorded():
+    return None if is_recorded() else _compiled_for(x, arrival or _arrival)
+
+
+def _compiled_for(x: Tensor, arrival: Arrival) -> ModuleType | None:
+    if _backend == "torch" or not x.is_cpu:
         return None
-    arrival = arrival or _arrival
     return arrival.wait() if _backend == "numba" else arrival.after(x.numel())
 
 
@@ -51,6 +54,13 @@ def halved(x: Tensor) -> Tensor:
     compiled = compiled_for(x)
     result: Tensor | None = compiled.halved(x) if compiled else None
     return F.max_pool2d(x, 2, ceil_mode=True) if result is None else result
+
+
+def move_towards(old: Tensor, new: Tensor, share: float) -> None:
+    """`old.lerp_(new, share)`, for all weights of a network in one piece."""
+    compiled = _compiled_for(old, _arrival)
+    if not (compiled and compiled.moved_towards(old, new, share)):
+        old.lerp_(new, share)
 
 
 def thinned(x: Tensor, stride: int) -> Tensor:

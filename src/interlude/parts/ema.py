@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from interlude.models import move_towards
 from interlude.parts.packing import fixed_tensors, packed
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -28,7 +29,7 @@ class Ema(nn.Module, Generic[Network]):
         decay = min(self.decay, (1 + t) / (10 + t)) if self.warmup else self.decay
         mine, theirs = packed(self.model, owned=True), packed(model)
         for old, new in zip(mine.parameters, theirs.parameters, strict=True):
-            old.lerp_(new, 1 - decay)
+            move_towards(old, new, 1 - decay)
         for old, new in zip(mine.buffers, theirs.buffers, strict=True):
             old.copy_(new)
 

@@ -464,3 +464,18 @@ def test_numba_leaves_torch_its_number_of_threads():
     torch.set_num_threads(1)
     compiled.start_threads()
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.7])
+@pytest.mark.parametrize("count", [64, 16 * 1001, 100])
+def test_weights_are_moved_to_the_bits_of_a_lerp(count, share):
+    old, new = torch.randn(2, count, generator=torch.Generator().manual_seed(0))
+    wanted = old.lerp(new, share)
+    layers.use("numba")
+    layers.move_towards(old, new, share)
+    assert torch.equal(old, wanted)
+
+
+def test_a_loop_that_gives_other_bits_moves_no_weights(monkeypatch):
+    monkeypatch.setattr(compiled, "moves_as_torch", lambda: False)
+    assert not compiled.moved_towards(torch.zeros(64), torch.ones(64), 0.1)

@@ -13,6 +13,7 @@ from torch.autograd import Function
 
 from interlude.loops import Array
 from interlude.models.compiled import kernels
+from interlude.registers import LANES
 
 OTHER_BITS = "the compiled loops do not give the bits of this version of torch; choose auto or torch"
 FEWEST = 2**16  # numbers: with fewer, torch is done before the loops have been called
@@ -38,6 +39,26 @@ def halved(x: Tensor) -> Tensor | None:
     if not takes(x) or x.shape[2] % 2 or x.shape[3] % 2:
         return None
     return _halved(x)
+
+
+def moved_towards(old: Tensor, new: Tensor, share: float) -> bool:
+    """Whether the loop could do as `old.lerp_(new, share)`, and did: in one piece each, with one thread."""
+    if old.dtype != torch.float32 or len(old) % LANES or torch.get_num_threads() > 1 or not moves_as_torch():
+        return False
+    if share >= 0.5:  # torch begins at the other end
+        return False
+    kernels.move_towards(old.numpy(), new.numpy(), share)
+    return True
+
+
+@cache
+def moves_as_torch() -> bool:
+    """Whether the loop gives torch's bits, found out by trying."""
+    generator = torch.Generator().manual_seed(0)
+    old, new = torch.randn(2, 64 * LANES, generator=generator)
+    wanted = old.lerp(new, 0.1)
+    kernels.move_towards(old.numpy(), new.numpy(), 0.1)
+    return torch.equal(old, wanted)
 
 
 def takes(x: Tensor) -> bool:
@@ -213,6 +234,7 @@ def _share_an_openmp() -> bool:
 def compile() -> str | None:
     """Compile the loops, or load what an earlier process compiled; what is wrong with them, if anything."""
     start_threads()
+    moves_as_torch()
     if agrees(16, torch.get_num_threads()):
         return None
     return OTHER_BITS

@@ -11,11 +11,13 @@ import numpy as np
 from numba import prange
 
 from interlude.loops import Array, Number, at, fused, kept, kernel, shared
+from interlude.registers import LANES, everywhere, fetch, fma, load, store
 
 real: Number = np.float32
 double: Number = np.float64
 byte: Number = np.uint8
 ZERO, ONE = real(0), real(1)
+FETCHED_AHEAD = 512  # weights, half a page: a processor looks no further than to the end of one
 AT_ONCE = 8  # rows between two looks at a sum: fewer would wait for memory, more for registers
 
 
@@ -147,6 +149,18 @@ def unpool(dy: Array, which: Array, threads: int, dx: Array) -> None:
                         dx[at(n), at(2 * i), at(2 * j + 1), at(c)] = gradient if found == 1 else ZERO
                         dx[at(n), at(2 * i + 1), at(2 * j), at(c)] = gradient if found == 2 else ZERO
                         dx[at(n), at(2 * i + 1), at(2 * j + 1), at(c)] = gradient if found == 3 else ZERO
+
+
+@kept
+@kernel
+def move_towards(old: Array, new: Array, share: float) -> None:
+    """A share of the way, for as many numbers as fill vectors."""
+    part = everywhere(real(share))
+    for i in range(0, len(old), LANES):
+        fetch(old, (i + FETCHED_AHEAD,))
+        fetch(new, (i + FETCHED_AHEAD,))
+        before = load(old, (i,))
+        store(old, (i,), fma(part, load(new, (i,)) - before, before))
 
 
 @kernel
