@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from interlude.loops import Array, Number, at, fused, kept, kernel, shared
-from interlude.registers import LANES, everywhere, fetch, fma, load, store
+from interlude.loops import Array, Number, at, fused, inlined, kept, kernel, shared
+from interlude.registers import LANES, Vector, everywhere, fetch, fma, load, store
 
 real: Number = np.float32
 double: Number = np.float64
@@ -156,11 +156,21 @@ def unpool(dy: Array, which: Array, threads: int, dx: Array) -> None:
 def move_towards(old: Array, new: Array, share: float) -> None:
     """A share of the way, for as many numbers as fill vectors."""
     part = everywhere(real(share))
-    for i in range(0, len(old), LANES):
-        fetch(old, (i + FETCHED_AHEAD,))
-        fetch(new, (i + FETCHED_AHEAD,))
-        before = load(old, (i,))
-        store(old, (i,), fma(part, load(new, (i,)) - before, before))
+    whole = len(old) - len(old) % (4 * LANES)
+    for begin in range(0, whole, 4 * LANES):
+        for k in range(4):
+            move_vector(old, new, part, begin + k * LANES)
+    for i in range(whole, len(old), LANES):
+        move_vector(old, new, part, i)
+
+
+@inlined
+def move_vector(old: Array, new: Array, part: Vector, i: int) -> None:
+    """Those from the `i`th on, and let those come that will be next."""
+    fetch(old, (i + FETCHED_AHEAD,))
+    fetch(new, (i + FETCHED_AHEAD,))
+    before = load(old, (i,))
+    store(old, (i,), fma(part, load(new, (i,)) - before, before))
 
 
 @kernel
