@@ -62,5 +62,13 @@ def load(name: str) -> Outcome:
         module = importlib.import_module(name)
     except ImportError:  # not installed, or not with this version of numpy
         return MISSING
-    problem: str | None = module.compile()
+    try:
+        problem: str | None = module.compile()
+    except Exception as error:  # a compiler that was never tried: nobody's run should end with it
+        return f"numba cannot compile the loops here ({_in_short(error)}); choose auto or torch"
     return problem or module
+
+
+def _in_short(error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}"

@@ -214,7 +214,7 @@ def _fma(builder: Builder) -> Value:
 
 def _prefetch(builder: Builder) -> Value:
     kind = FunctionType(VoidType(), [_bytes, _lane, _lane, _lane])
-    return cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    return builder.module.declare_intrinsic("llvm.prefetch", [_bytes], kind)
 
 
 def _everywhere(builder: Builder, number: Value) -> Value:

@@ -75,3 +75,15 @@ def test_what_is_of_no_use_here_is_done_without(arrive):
     arrival = arrive(lambda: "it rains", worth=0)
     arrival.send_for().result()
     assert arrival.after(1) is None
+
+
+def test_what_cannot_be_compiled_is_done_without(arrive):
+    def fail():
+        raise RuntimeError("no such instruction\nand a long story")
+
+    arrival = arrive(fail, worth=0)
+    arrival.after(1)
+    arrival.send_for().result()
+    assert arrival.after(1) is None
+    with pytest.raises(UserError, match=r"\(RuntimeError: no such instruction\); choose auto or torch"):
+        arrival.wait()
