@@ -4,7 +4,7 @@ from interlude.models import cnn, normalized, timm_backbone, vectors, vit, wide_
 from interlude.models.classifier import Backbone, Classifier, Midway, evaluating
 from interlude.models.export import load, save, set_calibration
 from interlude.models.frozen import Frozen
-from interlude.models.layers import move_towards, use
+from interlude.models.layers import Mover, use
 from interlude.models.open_set import OpenSetClassifier
 from interlude.models.refined import RefinedClassifier, prototypes_of
 from interlude.models.registry import (
@@ -23,6 +23,7 @@ __all__ = [
     "Frozen",
     "Midway",
     "ModelConfig",
+    "Mover",
     "OpenSetClassifier",
     "RefinedClassifier",
     "backbone",
@@ -33,7 +34,6 @@ __all__ = [
     "evaluating",
     "find_kind",
     "load",
-    "move_towards",
     "prototypes_of",
     "save",
     "set_calibration",

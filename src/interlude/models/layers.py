@@ -4,6 +4,7 @@ On a CPU with numba (`interlude-ssl[fast]`) some layers are compiled loops. They
 own layers, so a run may go over to them at any step.
 """
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Literal
 
@@ -56,11 +57,24 @@ def halved(x: Tensor) -> Tensor:
     return F.max_pool2d(x, 2, ceil_mode=True) if result is None else result
 
 
-def move_towards(old: Tensor, new: Tensor, share: float) -> None:
-    """`old.lerp_(new, share)`, for all weights of a network in one piece."""
-    compiled = _compiled_for(old, _arrival)
-    if not (compiled and compiled.moved_towards(old, new, share)):
-        old.lerp_(new, share)
+class Mover:
+    """Moves numbers a share of the way towards others, each in one piece, as `old.lerp_(new, share)` does.
+
+    Made once for many moves: by compiled loops, to look for them each time takes long beside what they do.
+    """
+
+    def __init__(self, old: Tensor, new: Tensor) -> None:
+        self.old, self.new = old, new
+        self._loop: Callable[[float], None] | None = None
+
+    def __call__(self, share: float) -> None:
+        if self._loop is None:
+            compiled = _compiled_for(self.old, _arrival)
+            self._loop = compiled.mover(self.old, self.new) if compiled else None
+        if self._loop is not None and share < 0.5:  # from there on torch begins at the other end
+            self._loop(share)
+        else:
+            self.old.lerp_(self.new, share)
 
 
 def thinned(x: Tensor, stride: int) -> Tensor:

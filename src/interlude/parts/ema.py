@@ -6,8 +6,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from interlude.models import move_towards
-from interlude.parts.packing import fixed_tensors, packed
+from interlude.parts.packing import Pair, fixed_tensors
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -21,17 +20,16 @@ class Ema(nn.Module, Generic[Network]):
         self.warmup = warmup
         # what never moves is shared, not copied: it needs no memory and no time
         self.model = copy.deepcopy(model, fixed_tensors(model)).eval().requires_grad_(False)
+        self._pair: Pair | None = None
         self.updates = 0  # a number, not a buffer: reading it must not wait for a GPU
 
     def update(self, model: nn.Module) -> None:
         """Move towards `model`; with warm-up the factor is `min(decay, (1 + t) / (10 + t))`."""
         self.updates = t = self.updates + 1
         decay = min(self.decay, (1 + t) / (10 + t)) if self.warmup else self.decay
-        mine, theirs = packed(self.model, owned=True), packed(model)
-        for old, new in zip(mine.parameters, theirs.parameters, strict=True):
-            move_towards(old, new, 1 - decay)
-        for old, new in zip(mine.buffers, theirs.buffers, strict=True):
-            old.copy_(new)
+        if self._pair is None or not self._pair.holds(model):
+            self._pair = Pair(self.model, model)
+        self._pair.follow(1 - decay)
 
     def get_extra_state(self) -> Tensor:
         """The count goes into the state dict."""

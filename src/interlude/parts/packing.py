@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
 
-from interlude.models import Frozen
+from interlude.models import Frozen, Mover
 
 ALIGNED = 64  # bytes; where torch lets a tensor of its own begin
 
@@ -58,6 +58,40 @@ def packed(network: nn.Module, *, owned: bool = False) -> Packed:
     if found is None or not found.holds(owned=owned):
         found = _packed[network] = Packed(network)
     return found
+
+
+class Pair:
+    """A network and one that follows it, both in pieces, made ready for many steps."""
+
+    def __init__(self, follower: nn.Module, network: nn.Module) -> None:
+        self.network = ref(network, self._let_go)
+        self.mine, self.theirs = packed(follower, owned=True), packed(network)
+        self.movers = list(map(Mover, self.mine.parameters, self.theirs.parameters))
+        self.buffers = list(zip(self.mine.buffers, self.theirs.buffers, strict=True))
+
+    def holds(self, network: nn.Module) -> bool:
+        """Whether it is this network that is followed, and all tensors are where they were."""
+        return self.network() is network and self.mine.holds(owned=True) and self.theirs.holds()
+
+    def follow(self, share: float) -> None:
+        """Parameters move a share of the way, buffers all of it."""
+        for move in self.movers:
+            move(share)
+        for old, new in self.buffers:
+            old.copy_(new)
+
+    def _let_go(self, network: object) -> None:
+        """The network is gone, and so should its weights be."""
+        self.movers.clear()
+        self.buffers.clear()
+        del self.theirs
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """Copies of networks have tensors of their own, and are no pair yet."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Nor are those that are stored."""
+        return type(None), ()
 
 
 def fixed_tensors(network: nn.Module) -> dict[int, Tensor]:

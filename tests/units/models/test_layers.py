@@ -472,10 +472,23 @@ def test_weights_are_moved_to_the_bits_of_a_lerp(count, share):
     old, new = torch.randn(2, count, generator=torch.Generator().manual_seed(0))
     wanted = old.lerp(new, share)
     layers.use("numba")
-    layers.move_towards(old, new, share)
+    layers.Mover(old, new)(share)
+    assert torch.equal(old, wanted)
+
+
+def test_a_mover_goes_over_to_the_loop_when_it_has_come(monkeypatch):
+    arrival = Arrival("interlude.models.compiled", worth=10**6)
+    monkeypatch.setattr(layers, "_arrival", arrival)
+    old, new = torch.randn(2, 64, generator=torch.Generator().manual_seed(0))
+    wanted, move = old.clone(), layers.Mover(old, new)
+    for _ in range(2):
+        wanted.lerp_(new, 0.1)
+        move(0.1)
+        arrival.wait()
+    assert move._loop is not None
     assert torch.equal(old, wanted)
 
 
 def test_a_loop_that_gives_other_bits_moves_no_weights(monkeypatch):
     monkeypatch.setattr(compiled, "moves_as_torch", lambda: False)
-    assert not compiled.moved_towards(torch.zeros(64), torch.ones(64), 0.1)
+    assert compiled.mover(torch.zeros(64), torch.ones(64)) is None

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 import weakref
 
 import pytest
@@ -175,14 +176,28 @@ def test_an_average_follows_whichever_network_it_is_given():
     assert ema.model.weight.item() == 1.25
 
 
-def test_an_average_does_not_keep_a_network_alive():
+def test_an_average_keeps_neither_a_network_nor_its_weights_alive():
     model = network()
     ema = Ema(model, 0.5)
     ema.update(model)
-    gone = weakref.ref(model)
+    gone = weakref.ref(model), weakref.ref(next(model.parameters()))
     del model
     gc.collect()
-    assert gone() is None
+    assert [part() for part in gone] == [None, None]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda ema: pickle.loads(pickle.dumps(ema))])
+def test_a_copy_of_an_average_goes_its_own_way(copied):
+    model = network()
+    ema = Ema(model, 0.5)
+    ema.update(model)
+    before = [weight.clone() for weight in ema.model.parameters()]
+    other = copied(ema)
+    train_one_step(model)
+    other.update(model)
+    assert all(map(torch.equal, ema.model.parameters(), before))
+    ema.update(model)
+    assert all(map(torch.equal, ema.model.parameters(), other.model.parameters()))
 
 
 def frozen(**options):

@@ -2,7 +2,8 @@
 
 import ctypes
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, TypeGuard
 
 import numba
@@ -41,14 +42,11 @@ def halved(x: Tensor) -> Tensor | None:
     return _halved(x)
 
 
-def moved_towards(old: Tensor, new: Tensor, share: float) -> bool:
-    """Whether the loop could do as `old.lerp_(new, share)`, and did: in one piece each, with one thread."""
+def mover(old: Tensor, new: Tensor) -> Callable[[float], None] | None:
+    """A loop that does as `old.lerp_(new, share)` for shares below a half; None if torch should."""
     if old.dtype != torch.float32 or len(old) % LANES or torch.get_num_threads() > 1 or not moves_as_torch():
-        return False
-    if share >= 0.5:  # torch begins at the other end
-        return False
-    kernels.move_towards(old.numpy(), new.numpy(), share)
-    return True
+        return None
+    return partial(kernels.move_towards, old.numpy(), new.numpy())
 
 
 @cache
