@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "rng": set(),
     "arrival": {"errors"},
     "loops": set(),
-    "registers": {"loops"},
+    "registers": set(),
     "augment": LEAVES | {"augment"},
     "data": LEAVES | {"data", "lock", "machine", "progress"},
     "models": LEAVES | {"distributed", "models"},

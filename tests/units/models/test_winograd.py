@@ -12,13 +12,8 @@ from interlude.models.compiled import OTHER_BITS
 from interlude.models.registry import ModelConfig, build
 from interlude.models.winograd import compiled, tiles
 
-SHAPES = ((16, 8, 8), (5, 16, 16), (3, 12, 32), (70, 4, 4))
-WIDTHS = (
-    (64, 64),
-    (96, 64),
-    (64, 160),
-    (288, 64),
-)  # the last: sums of too many terms for torch
+SHAPES = ((16, 8, 8), (5, 16, 16), (3, 12, 32), (70, 4, 4), (1, 80, 80))  # the last: over more tiles
+WIDTHS = ((64, 64), (96, 64), (64, 160), (288, 64))  # the last has sums over more channels than go at once
 ON_BOTH = pytest.mark.parametrize("backend", ["torch", "numba"])
 ON_SHAPES = pytest.mark.parametrize("shape", SHAPES, ids=str)
 ON_WIDTHS = pytest.mark.parametrize("widths", WIDTHS, ids=str)

@@ -67,15 +67,15 @@ def _tried(convolve: Convolve, differentiate: Differentiate) -> list[Tensor]:
         return torch.randn(shape, generator=generator)
 
     x, y = (
-        numbers(9, width, 8, 12).contiguous(memory_format=torch.channels_last)
+        numbers(5, width, 16, 32).contiguous(memory_format=torch.channels_last)
         for width in (channels, width_out)
     )
     norm = nn.BatchNorm2d(channels).eval()
     norm.weight.copy_(numbers(channels))
     norm.bias.copy_(numbers(channels))
-    weights, total = numbers(tiles.SUMS, channels, width_out), numbers(tiles.SUMS, width_out, channels)
+    weights, total = numbers(tiles.SUMS, channels, width_out), numbers(tiles.SUMS, width_out, width_out)
     with_norm, without = torch.empty_like(y), torch.empty_like(y)
     convolve(x, weights, norm, with_norm)
     convolve(x, weights, None, without)
-    differentiate(x, y, total)
+    differentiate(y, without, total)
     return [with_norm, without, total]

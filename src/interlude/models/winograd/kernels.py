@@ -92,14 +92,15 @@ def differentiate(x: Array, dy: Array, images: int, threads: int, total: Array) 
                 results = dy[at(image)].reshape(height, width * width_out)
                 spread_gradients(results[top : top + 4], width_out, band * across, gradients)
         for t in prange(threads):
-            begin, end = stretch(SUMS, threads, t)
-            for place in range(begin, end):
+            for place in range(*stretch(SUMS, threads, t)):
                 used = (last - first) * down * across
                 one, other = matrix(gradients, place, used, width_out).T, matrix(sums, place, used, channels)
                 result = total[place]
                 for column in range(0, channels, COLUMNS):
                     for row in range(0, width_out, ROWS):
-                        multiply_and_add(one, row, other, column, 0, used, result)
+                        for begin in range(0, used, MOST_TERMS):
+                            end = min(begin + MOST_TERMS, used)
+                            multiply_and_add(one, row, other, column, begin, end, result)
 
 
 @kernel

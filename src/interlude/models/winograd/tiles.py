@@ -50,11 +50,12 @@ def differentiate(x: Tensor, dy: Tensor, total: Tensor) -> None:
         sums, of_products = _room(maps), _room(gradients)
         spread(maps, sums)
         spread_gradients(gradients, of_products)
-        total.baddbmm_(of_products.mT, sums)
+        for some, of_some in zip(of_products.split(MOST_TERMS, 1), sums.split(MOST_TERMS, 1), strict=True):
+            total.baddbmm_(some.mT, of_some)
 
 
 def images_at_once(x: Tensor) -> int:
-    """How many images make up a sum in the gradient of weights."""
+    """How many images' tiles are added up together in the gradient of weights."""
     tiles = min(MOST_TERMS, VALUES_AT_ONCE // x.shape[1])
     return max(1, tiles * PIXELS // x[0, 0].numel())
 
