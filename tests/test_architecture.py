@@ -12,7 +12,7 @@ from interlude.method import method_names
 
 ROOT = Path(interlude.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
-LEAVES = {"errors", "files", "options", "compat", "rng", "arrival", "loops", "registers"}
+LEAVES = {"errors", "files", "options", "compat", "rng", "arrival", "loops", "registers", "adjacent"}
 BASE = LEAVES | {"augment", "data", "models"}
 
 # room or module -> the rooms and modules of ours that it may import
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "arrival": {"errors"},
     "loops": set(),
     "registers": set(),
+    "adjacent": set(),
     "augment": LEAVES | {"augment"},
     "data": LEAVES | {"data", "lock", "machine", "progress"},
     "models": LEAVES | {"distributed", "models"},

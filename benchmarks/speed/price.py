@@ -45,7 +45,7 @@ def own_parts(run: Run) -> Callable[[], None]:
     sizes = [groups, groups, groups * mu, groups * mu]
 
     def both() -> None:
-        fused = method.fuse(z)
+        fused = method.fuse(z, groups=groups, mu=mu)
         fused.backward(torch.ones_like(fused))
         x_weak, x_strong, u_weak, u_strong = torch.split(logits, sizes)
         match = method.match(u_weak.detach().softmax(-1), labels)

@@ -7,7 +7,17 @@ import torch
 from torch import Generator, Tensor
 
 from interlude import distributed, evaluate, rng
-from interlude.augment import Augmentation, Backend, Draw, loaded, render, render_groups, take
+from interlude.adjacent import rooms
+from interlude.augment import (
+    Augmentation,
+    Backend,
+    Draw,
+    loaded,
+    render,
+    render_groups_into,
+    render_into,
+    take,
+)
 from interlude.data import Images, Sampler, Split
 from interlude.errors import unknown
 from interlude.method import Batch
@@ -113,7 +123,7 @@ class Batches:
         def by_step(rows: Tensor) -> Sequence[Tensor]:
             return rows.to(self.device).tensor_split(len(steps))
 
-        x, u = ([by_step(view) for view in views] for views in self.inputs_of(pick, labeled, unlabeled))
+        x, u = self.inputs_of(pick, labeled, unlabeled, len(steps))
         y, rows_x, rows_u = map(
             by_step, (self.split.labeled.labels_of(pick.rows_x), pick.rows_x, pick.rows_u)
         )
@@ -183,13 +193,27 @@ class Batches:
         return evaluate.normalized_batches(images, self.split.mean, self.split.std, device=self.device)
 
     def inputs_of(
-        self, pick: Pick, labeled: Kinds, unlabeled: Kinds
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """The labeled and the unlabeled views of a batch, as the network takes them."""
-        x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
+        self, pick: Pick, labeled: Kinds, unlabeled: Kinds, steps: int
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The labeled and the unlabeled views of so many batches, as the network takes them (steps, n, ...).
+
+        Those of a batch lie one after the other, the labeled ones first: nobody who joins them copies them.
+        """
+        x = self.split.labeled.take(pick.rows_x).to(self.device)
+        u = self.split.unlabeled.take(pick.rows_u).to(self.device)
+        counts = [len(x) // steps] * len(labeled) + [len(u) // steps] * len(unlabeled)
+        places = rooms(steps, counts, x.shape[1:], self.device)
+        of_x, of_u = places[: len(labeled)], places[len(labeled) :]
+        how = self.split.mean, self.split.std
         if pick.draws_apart is None:
-            return self.inputs_of_groups(x, u, labeled, pick.draws_x)
-        return self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_apart)
+            pairs, augmentations = list(zip(of_x, of_u, strict=True)), [*map(self.augmentation, labeled)]
+            render_groups_into(pairs, x, u, augmentations, pick.draws_x, *how, backend=self.backend)
+        else:
+            kinds, draws = [*labeled, *unlabeled], [*pick.draws_x, *pick.draws_apart]
+            for number, (place, kind, draw) in enumerate(zip(places, kinds, draws, strict=True)):
+                images = x if number < len(labeled) else u
+                render_into(place, images, self.augmentation(kind), draw, *how, backend=self.backend)
+        return of_x, of_u
 
     def inputs(self, pixels: Tensor, kinds: Kinds, draws: list[Draw]) -> tuple[Tensor, ...]:
         """One view of all images for each kind and its draws, as the network takes them."""
@@ -198,15 +222,6 @@ class Batches:
             render(pixels, self.augmentation(kind), draw, mean, std, backend=self.backend)
             for kind, draw in zip(kinds, draws, strict=True)
         )
-
-    def inputs_of_groups(
-        self, x: Tensor, u: Tensor, kinds: Kinds, draws: list[Draw]
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """The same for labeled and unlabeled images whose groups share the draws."""
-        x, u, mean, std = x.to(self.device), u.to(self.device), self.split.mean, self.split.std
-        augmentations = [self.augmentation(kind) for kind in kinds]
-        views = render_groups(x, u, augmentations, draws, mean, std, backend=self.backend)
-        return tuple(of_x for of_x, _ in views), tuple(of_u for _, of_u in views)
 
     def augmentation(self, kind: str) -> Augmentation:
         """The augmentation behind a view word."""

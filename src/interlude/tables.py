@@ -1,13 +1,13 @@
 """Rows of a table in place of images: how they are held, how they are varied, and their batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
-from interlude.augment import Augmentation, Draw, Identity, take
-from interlude.batches import Batches, Kinds
+from interlude.augment import Augmentation, Draw, Identity
+from interlude.batches import Batches, Kinds, Pick
 from interlude.data import Images
 
 AT_ONCE = 1024  # rows judged at once
@@ -71,11 +71,13 @@ class TableBatches(Batches):
             self.augmentation(kind).apply(rows, draw) for kind, draw in zip(kinds, draws, strict=True)
         )
 
-    def inputs_of_groups(
-        self, x: Tensor, u: Tensor, kinds: Kinds, draws: list[Draw]
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        groups = torch.arange(len(u)) // self.mu
-        return self.inputs(x, kinds, draws), self.inputs(u, kinds, [take(draw, groups) for draw in draws])
+    def inputs_of(
+        self, pick: Pick, labeled: Kinds, unlabeled: Kinds, steps: int
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        x, u = self.split.labeled.take(pick.rows_x), self.split.unlabeled.take(pick.rows_u)
+        views = self.inputs(x, labeled, pick.draws_x), self.inputs(u, unlabeled, pick.draws_u)
+        of_x, of_u = ([view.unflatten(0, (steps, -1)) for view in each] for each in views)
+        return of_x, of_u
 
     def clean(self, images: Images) -> Iterator[Tensor]:
         for rows in torch.arange(len(images)).split(AT_ONCE):

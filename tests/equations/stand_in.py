@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from interlude.method import Batch, Clock, Task
+from interlude.parts.fusion import Circle, fuse
 
 ORDER = ("x_weak", "x_strong", "u_weak", "u_strong")
 
@@ -26,8 +27,8 @@ class Bare(nn.Module):
         z = self.body(images)
         return self.head(midway(z) if midway else z)
 
-    def together(self, *views, targets=()):
-        rows = self(torch.cat(views)).split([len(view) for view in views])
+    def together(self, *views, targets=(), midway=None, at="embedding"):
+        rows = self(torch.cat(views), midway=midway, at=at).split([len(view) for view in views])
         fixed = [any(view is target for target in targets) for view in views]
         return [row.detach() if stays else row for row, stays in zip(rows, fixed, strict=True)]
 
@@ -60,6 +61,12 @@ def batch_of(x, y, u=()):
     """A batch of these views."""
     num_u = len(u[0]) if u else 0
     return Batch(tuple(x), y, tuple(u), torch.arange(len(y)), torch.arange(num_u))
+
+
+def fusion(alpha, neighbour="next"):
+    """Fusion of rows that stand in a circle as they come."""
+    side = {"next": 1, "previous": -1}[neighbour]
+    return lambda z: fuse(z, alpha, Circle.of(torch.arange(len(z)), side))
 
 
 def four_views(groups=2, mu=2, width=3, *, seed=0, scale=2.0, dtype=torch.float64):

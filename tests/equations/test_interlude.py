@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from stand_in import four_views, gradients, labels_of, make, objective_of
+from stand_in import four_views, fusion, gradients, labels_of, make, objective_of
 from torch import nn
 
 from interlude import augment, checkpoint, schedule
@@ -21,7 +21,8 @@ from interlude.methods.interlude import InterLUDE, change, delta_consistency
 from interlude.methods.interlude_plus import InterLUDEPlus
 from interlude.models import ModelConfig, build
 from interlude.parts.adaptive import AdaptiveThreshold
-from interlude.parts.layout import LAYOUTS, Layout, order
+from interlude.parts.fusion import Circle
+from interlude.parts.layout import LAYOUTS, order, sizes
 from interlude.parts.losses import probabilities
 from interlude.run import Run
 from interlude.testing import sharpened, stop_after, toy_run, toy_split
@@ -29,7 +30,7 @@ from interlude.testing import sharpened, stop_after, toy_run, toy_split
 SIZES = [(1, 1), (2, 2), (8, 1), (4, 3), (3, 5), (8, 7), (64, 7)]
 
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
-sizes = pytest.mark.parametrize(("groups", "mu"), SIZES, ids=[f"B{groups}-mu{mu}" for groups, mu in SIZES])
+of_sizes = pytest.mark.parametrize(("groups", "mu"), SIZES, ids=[f"B{groups}-mu{mu}" for groups, mu in SIZES])
 alphas = pytest.mark.parametrize("alpha", [0.0, 0.1, 0.3, 0.49])
 rows_of = pytest.mark.parametrize("rows", [1, 2, 5, 12, 16])
 neighbours = pytest.mark.parametrize("neighbour", ["next", "previous"])
@@ -50,7 +51,7 @@ def meetings(layout, groups, mu):
 
 
 @layouts
-@sizes
+@of_sizes
 def test_a_layout_is_a_permutation_of_all_rows(layout, groups, mu):
     """Invariant 1: each layout is a permutation of 0..Q-1, with Q = 2(1 + mu)B."""
     rows = order(layout, groups, mu)
@@ -58,18 +59,17 @@ def test_a_layout_is_a_permutation_of_all_rows(layout, groups, mu):
 
 
 @layouts
-@sizes
-def test_unpacking_gives_back_the_four_views(layout, groups, mu):
-    """Invariant 1: the inverse gather returns the four blocks in their original order."""
-    views = four_views(groups, mu)
-    plan = Layout(layout, groups=groups, mu=mu)
-    packed = plan.pack(*views)
-    assert torch.equal(packed, torch.cat(views)[order(layout, groups, mu)])
-    for view, again in zip(views, plan.unpack(packed), strict=True):
-        assert torch.equal(view, again)
+@of_sizes
+def test_every_row_leans_on_the_one_beside_it_in_the_layout(layout, groups, mu):
+    """Invariant 1: in the order of the four blocks, each row meets the row that the layout says."""
+    rows = order(layout, groups, mu)
+    for side in (1, -1):
+        circle = Circle.of(rows, side)
+        assert torch.equal(circle.neighbour[rows], rows.roll(-side))
+        assert torch.equal(circle.of_whom[circle.neighbour], torch.arange(len(rows)))
 
 
-@sizes
+@of_sizes
 def test_labeled_and_unlabeled_rows_meet_as_often_as_the_layout_says(groups, mu):
     """Invariant 2: High-I3 has 4B labeled-unlabeled neighbours on the circle, I2 2B, I1 2G, Low-I 2."""
     chunks = math.gcd(groups, 2 * (mu + 1))
@@ -77,7 +77,7 @@ def test_labeled_and_unlabeled_rows_meet_as_often_as_the_layout_says(groups, mu)
     assert {layout: meetings(layout, groups, mu) for layout in LAYOUTS} == expected
 
 
-@sizes
+@of_sizes
 def test_in_high_i3_every_labeled_row_has_unlabeled_neighbours_on_both_sides(groups, mu):
     """Invariant 2: in High-I3 every labeled row's partner is unlabeled, in both directions."""
     labeled = order("high-i3", groups, mu) < 2 * groups
@@ -85,7 +85,7 @@ def test_in_high_i3_every_labeled_row_has_unlabeled_neighbours_on_both_sides(gro
     assert not (labeled & labeled.roll(1)).any()
 
 
-@sizes
+@of_sizes
 def test_in_high_i3_a_labeled_row_is_fused_with_the_first_of_its_own_group(groups, mu):
     """Invariant 3: under `next` the partner of lw_i is uw_{i,0}, and that of ls_i is us_{i,0}."""
     rows = order("high-i3", groups, mu)
@@ -95,7 +95,7 @@ def test_in_high_i3_a_labeled_row_is_fused_with_the_first_of_its_own_group(group
         assert partner[groups + i] == 2 * groups + groups * mu + i * mu
 
 
-@sizes
+@of_sizes
 def test_in_high_i3_a_run_of_rows_shares_one_draw(groups, mu):
     """Invariant 3: the rows of a run of 1 + mu belong to one group and one kind of view."""
     i, j = torch.arange(groups), torch.arange(groups * mu) // mu
@@ -114,10 +114,6 @@ def test_high_i1_is_high_i2_when_a_chunk_holds_one_group(mu):
 
 
 # Fusion
-
-
-def fusion(alpha, neighbour="next"):
-    return make(InterLUDE, alpha=alpha, neighbour=neighbour).fuse
 
 
 def dense(rows, alpha, neighbour="next"):
@@ -797,11 +793,9 @@ def test_a_resumed_run_has_the_losses_of_the_uninterrupted_one(kind, options):
 
 def test_a_labeled_image_meets_its_own_group_in_the_batch_of_the_loop():
     """Invariants 1 and 20 together: a batch of the loop has the shape that the layout expects."""
-    run = toy_run(InterLUDE)
-    batch = run.batch(0)
-    assert [len(view) for view in (*batch.x, *batch.u)] == [4, 4, 8, 8]
-    rows = Layout("high-i3", groups=4, mu=2).pack(*batch.x, *batch.u)
-    assert len(rows) == 2 * (1 + 2) * 4
+    batch = toy_run(InterLUDE).batch(0)
+    assert [len(view) for view in (*batch.x, *batch.u)] == list(sizes(groups=4, mu=2)) == [4, 4, 8, 8]
+    rows = torch.cat([*batch.x, *batch.u])[order("high-i3", groups=4, mu=2)]
     assert torch.equal(rows[0], batch.x[0][0])
     assert torch.equal(rows[1], batch.u[0][0])
 

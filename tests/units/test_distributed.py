@@ -8,8 +8,6 @@ from interlude import distributed, processes
 from interlude.distributed import Gradients
 from interlude.errors import UserError
 from interlude.models.dropout import RowDropout, draw_for_all
-from interlude.parts.fusion import fuse, fuse_all
-from interlude.parts.layout import LAYOUTS, Layout
 from interlude.parts.norm import SyncBatchNorm
 
 
@@ -155,16 +153,6 @@ def test_gradients_of_one_process_are_those_of_its_loss():
     weight = nn.Parameter(torch.tensor([1.0, 2.0]))
     Gradients([weight]).of(weight.square().sum())
     assert weight.grad.tolist() == [2, 4]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("neighbour", [1, -1])
-def test_the_circle_of_one_process_is_that_of_its_rows(layout, neighbour):
-    rows = torch.randn(2 * 4 * 3, 5)
-    whole = Layout(layout, groups=4, mu=2)
-    assert torch.equal(
-        fuse_all(rows, 0.1, neighbour=neighbour, layout=whole), fuse(rows, 0.1, neighbour=neighbour)
-    )
 
 
 def test_without_a_launcher_there_is_one_process():

@@ -7,7 +7,7 @@ from interlude.augment.geometry import FlipCrop
 from interlude.augment.groups import Chain, Identity
 from interlude.augment.policies import AugmentConfig, Policy, build, describe, policy, policy_names
 from interlude.augment.randaugment import OPERATIONS, Operation, RandAugment
-from interlude.augment.render import Backend, loaded, render, render_groups
+from interlude.augment.render import Backend, loaded, render, render_groups_into, render_into
 from interlude.augment.sheet import sheet
 from interlude.augment.views import normalize
 
@@ -32,7 +32,8 @@ __all__ = [
     "policy",
     "policy_names",
     "render",
-    "render_groups",
+    "render_groups_into",
+    "render_into",
     "sheet",
     "take",
 ]

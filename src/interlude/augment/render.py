@@ -6,13 +6,14 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from interlude.adjacent import room
 from interlude.arrival import Arrival
 from interlude.augment.draw import Augmentation, Draw
 from interlude.augment.groups import Groups, views_of
-from interlude.augment.views import normalize
+from interlude.augment.views import normalize_into
 
 Backend = Literal["auto", "torch", "numba"]
-Ready = Callable[[], list[Tensor]]  # gives the views of each batch
+Ready = Callable[[], None]  # writes the views of each batch
 
 # In values made by torch: those of a second or so. Numba takes as long to load, longer to compile.
 _arrival = Arrival("interlude.augment.compiled", worth=2**28)
@@ -24,6 +25,7 @@ class Loops(Protocol):
     def __call__(
         self,
         batches: Sequence[Tensor],
+        places: Sequence[Tensor],
         augmentation: Augmentation,
         draw: Draw,
         mean: Sequence[float],
@@ -45,15 +47,33 @@ def render(
     `auto` begins with torch and, on a CPU with numba, goes over to compiled loops once they are worth their
     loading, for which it does not wait; `numba` waits. What the loops are not made for is left to torch.
     """
-    loops = _loops([images], augmentation, draw, mean, std, backend=backend)
+    place = room(1, *images.shape, device=images.device)
+    render_into(place, images, augmentation, draw, mean, std, backend=backend)
+    return place[0]
+
+
+def render_into(
+    place: Tensor,
+    images: Tensor,
+    augmentation: Augmentation,
+    draw: Draw,
+    mean: Sequence[float],
+    std: Sequence[float],
+    *,
+    backend: Backend = "auto",
+) -> None:
+    """Write what `render` gives into a place (steps, n, C, H, W) for images of one step after the other."""
+    loops = _loops([images], [place], augmentation, draw, mean, std, backend=backend)
     if loops is not None:
-        return loops()[0]
+        loops()
+        return
     with torch.inference_mode():  # hundreds of small steps, each a little shorter without bookkeeping
         pixels = augmentation.apply(images, draw)
-    return normalize(pixels, mean, std, channels_last=True)
+    normalize_into(place, pixels.unflatten(0, place.shape[:2]), mean, std)
 
 
-def render_groups(
+def render_groups_into(
+    places: Sequence[tuple[Tensor, Tensor]],
     x: Tensor,
     u: Tensor,
     augmentations: Sequence[Augmentation],
@@ -62,31 +82,43 @@ def render_groups(
     std: Sequence[float],
     *,
     backend: Backend = "auto",
-) -> list[tuple[Tensor, Tensor]]:
-    """`render` by each augmentation for groups, an image of `x` and the next of `u`, that share its draws."""
-    each = list(zip(augmentations, draws, strict=True))
+) -> None:
+    """Likewise by each augmentation for groups, an image of `x` and the next of `u`, that share its draws."""
+    views = list(zip(places, augmentations, draws, strict=True))
     # All small work first: after the pixels of other views, its code would no longer be in the cache.
-    ready = [_loops([x, u], *one, mean, std, backend=backend) for one in each]
-    views = [loops() if loops else None for loops in ready]
-    if not all(views):
-        mine = u.unflatten(0, (len(x), len(u) // len(x)))
-        groups = Groups(torch.cat([x[:, None], mine], dim=1))
-        views = [done or _of_groups(groups, *one, mean, std) for done, one in zip(views, each, strict=True)]
-    return [(of_x, of_u) for of_x, of_u in filter(None, views)]
+    ready = [
+        _loops([x, u], place, augmentation, draw, mean, std, backend=backend)
+        for place, augmentation, draw in views
+    ]
+    for write in filter(None, ready):
+        write()
+    if all(ready):
+        return
+    groups = Groups(torch.cat([x[:, None], u.unflatten(0, (len(x), len(u) // len(x)))], dim=1))
+    for loops, (place, augmentation, draw) in zip(ready, views, strict=True):
+        if loops is None:
+            _of_groups(place, groups, augmentation, draw, mean, std)
 
 
 def _of_groups(
-    groups: Groups, augmentation: Augmentation, draw: Draw, mean: Sequence[float], std: Sequence[float]
-) -> list[Tensor]:
+    places: tuple[Tensor, Tensor],
+    groups: Groups,
+    augmentation: Augmentation,
+    draw: Draw,
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> None:
     """The views of the first image of each group, and those of the others, by torch."""
     with torch.inference_mode():
         pixels = views_of(augmentation, groups, draw)
-    parts = pixels[:, :1], pixels[:, 1:]
-    return [normalize(part, mean, std, channels_last=True).flatten(0, 1) for part in parts]
+    for place, part in zip(places, (pixels[:, :1], pixels[:, 1:]), strict=True):
+        by_step = part.unflatten(0, (len(place), -1))
+        normalize_into(place.unflatten(1, by_step.shape[1:3]), by_step, mean, std)
 
 
 def _loops(
     batches: Sequence[Tensor],
+    places: Sequence[Tensor],
     augmentation: Augmentation,
     draw: Draw,
     mean: Sequence[float],
@@ -98,9 +130,9 @@ def _loops(
     if backend == "torch" or batches[0].device.type != "cpu":
         return None
     if backend == "numba":
-        return loaded()(batches, augmentation, draw, mean, std)
+        return loaded()(batches, places, augmentation, draw, mean, std)
     compiled = _arrival.after(sum(images.numel() for images in batches))
-    return compiled.prepare(batches, augmentation, draw, mean, std) if compiled else None
+    return compiled.prepare(batches, places, augmentation, draw, mean, std) if compiled else None
 
 
 def loaded() -> Loops:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from interlude.adjacent import room
 
 VALUES_AT_ONCE = 2**17  # few enough to stay in a processor's cache from bytes to result
 
@@ -14,31 +15,32 @@ def normalize(
     images: Tensor, mean: Sequence[float], std: Sequence[float], *, channels_last: bool = False
 ) -> Tensor:
     """`(images / 255 - mean) / std` in float32 for uint8 images (..., C, H, W), mean and std per channel."""
-    *count, channels, height, width = images.shape
-    scale, offset = _on(images.device, tuple(mean), tuple(std), width if channels_last else 1)
     if channels_last:
-        values = _empty(*count, height, width, channels, device=images.device)
-        result = values.movedim(-1, -3)
-        values = values.flatten(-2)  # lines as if of one channel: torch is slow at a last axis of three
-    else:
-        result = values = _empty(*images.shape, device=images.device)
-        scale, offset = scale[:, None, None], offset[:, None, None]
-    on_cpu = images.device.type == "cpu"
-    at_once = max(1, VALUES_AT_ONCE // images.shape[1:].numel()) if on_cpu else len(images)
+        result = room(*images.shape, device=images.device)
+        normalize_into(result, images, mean, std)
+        return result
+    scale, offset = _on(images.device, tuple(mean), tuple(std), 1)
+    return images * scale[:, None, None] + offset[:, None, None]
+
+
+def normalize_into(result: Tensor, images: Tensor, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Write `normalize(images, mean, std)` into numbers in channels-last order."""
+    on_cpu, values_each = images.device.type == "cpu", images.shape[1:].numel()
+    if on_cpu and images.ndim > 4 and values_each > VALUES_AT_ONCE:
+        for target, source in zip(result, images, strict=True):
+            normalize_into(target, source, mean, std)
+        return
+    scale, offset = _on(images.device, tuple(mean), tuple(std), images.shape[-1])
+    values = result.movedim(-3, -1).flatten(
+        -2
+    )  # lines as if of one channel: torch is slow at a last axis of three
+    at_once = max(1, VALUES_AT_ONCE // values_each) if on_cpu else len(images)
     with torch.inference_mode():
         pieces = (torch.split(whole, at_once) for whole in (images, result, values))
         for source, target, numbers in zip(*pieces, strict=True):
             for plane, pixels in zip(source.unbind(-3), target.unbind(-3), strict=True):
                 pixels.copy_(plane)
             numbers.mul_(scale).add_(offset)
-    return result
-
-
-def _empty(*shape: int, device: torch.device) -> Tensor:
-    """Float32 numbers yet to be written."""
-    if device.type != "cpu":
-        return torch.empty(shape, device=device)
-    return torch.from_numpy(np.empty(shape, np.float32))  # numpy asks for large pages, cheaper to come by
 
 
 @lru_cache(maxsize=16)

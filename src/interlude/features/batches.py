@@ -94,12 +94,12 @@ class FeatureBatches(Batches):
         return draws
 
     def inputs_of(
-        self, pick: Pick, labeled: Kinds, unlabeled: Kinds
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        return (
-            self.gathered(self.split.labeled, pick.rows_x, labeled, pick.draws_x),
-            self.gathered(self.split.unlabeled, pick.rows_u, unlabeled, pick.draws_u),
-        )
+        self, pick: Pick, labeled: Kinds, unlabeled: Kinds, steps: int
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        x = self.gathered(self.split.labeled, pick.rows_x, labeled, pick.draws_x)
+        u = self.gathered(self.split.unlabeled, pick.rows_u, unlabeled, pick.draws_u)
+        of_x, of_u = ([view.unflatten(0, (steps, -1)) for view in views] for views in (x, u))
+        return of_x, of_u
 
     def gathered(self, images: Images, rows: Tensor, kinds: Kinds, draws: list[Draw]) -> tuple[Tensor, ...]:
         """The vectors of these rows for each kind and its draws."""

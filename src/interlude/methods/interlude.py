@@ -26,8 +26,7 @@ from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
 from interlude.parts.average import Average
-from interlude.parts.fusion import fuse, fuse_all
-from interlude.parts.layout import Layout
+from interlude.parts.fusion import fuse_views
 from interlude.parts.losses import cross_entropy, masked_mean, probabilities
 from interlude.parts.targets import align
 
@@ -103,22 +102,18 @@ class InterLUDE(Method):
         ).log(mask=mask, delta_x=delta_x.norm(dim=-1), delta_u=delta_u.norm(dim=-1))
 
     def predict(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Logits of x_weak, x_strong, u_weak, u_strong after one fused pass over the interdigitated batch."""
+        """Logits of x_weak, x_strong, u_weak, u_strong after one fused pass over all of them."""
         groups = len(batch.y)
-        layout = Layout(self.cfg.layout, groups=groups, mu=len(batch.rows_u) // groups)
-        rows = layout.pack(*batch.x, *batch.u)
-        midway = partial(self.fuse, layout=layout)
-        return layout.unpack(self.model(rows, midway=midway, at=self.cfg.fusion_point))
+        midway = partial(self.fuse, groups=groups, mu=len(batch.rows_u) // groups)
+        return self.model.together(*batch.x, *batch.u, midway=midway, at=self.cfg.fusion_point)
 
-    def fuse(self, z: Tensor, layout: Layout | None = None) -> Tensor:
-        """Each row moves a share alpha towards its neighbour; the rows form a circle.
+    def fuse(self, z: Tensor, *, groups: int, mu: int) -> Tensor:
+        """Each row of the four views moves a share alpha towards its neighbour in the interdigitated batch.
 
-        With a layout that is the circle of the global batch, of which the rows are this process's.
+        The network sees the views one after the other: what stands beside a row matters only here.
         """
-        neighbour = 1 if self.cfg.neighbour == "next" else -1
-        if layout is None:
-            return fuse(z, self.cfg.alpha, neighbour=neighbour)
-        return fuse_all(z, self.cfg.alpha, neighbour=neighbour, layout=layout)
+        side = 1 if self.cfg.neighbour == "next" else -1
+        return fuse_views(z, self.cfg.alpha, self.cfg.layout, groups=groups, mu=mu, side=side)
 
     def guess(self, u_weak: Tensor) -> Tensor:
         """What weak views are taken for, given their logits: probabilities, aligned if so configured."""

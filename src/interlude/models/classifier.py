@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import compress
 from typing import Any, ClassVar, Self
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from interlude import distributed
+from interlude.adjacent import joined
 from interlude.errors import UserError, unknown
 
 Midway = Callable[[Tensor], Tensor]
@@ -120,14 +122,23 @@ class Classifier(nn.Module):
             "this model has no open-set score: it was trained to tell the known classes apart only"
         )
 
-    def together(self, *views: Tensor, targets: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+    def together(
+        self,
+        *views: Tensor,
+        targets: Sequence[Tensor] = (),
+        midway: Midway | None = None,
+        at: str = "embedding",
+    ) -> tuple[Tensor, ...]:
         """The logits of each view, from one pass over all of them; no gradient to those in `targets`.
+
+        `midway` acts as in `forward`, on the rows of all views one after the other.
 
         Where no row depends on another, `targets`, some of the views, have a pass of their own that keeps
         nothing for a gradient. That saves time and changes no number, but for what the network draws
         (dropout, drop path). With BatchNorm they have one only if the option `targets` says so.
         """
-        return self._together(self, views, targets)
+        network = self if midway is None else partial(self, midway=midway, at=at)
+        return self._together(network, views, targets)
 
     def features_together(self, *views: Tensor, targets: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
         """The vectors that enter the head, of each view, from the passes that `together` makes."""
@@ -192,7 +203,7 @@ def _in_one_pass(network: Callable[[Tensor], Tensor], views: Iterable[Tensor]) -
     if not views:
         return ()
     with distributed.passing(views):
-        rows = network(torch.cat(views))
+        rows = network(joined(views))
     return torch.split(rows, [len(view) for view in views])
 
 

@@ -1,47 +1,71 @@
-"""Rows of a batch that take a share of their neighbour's."""
+"""Rows of a batch that take a share of their neighbour's in a circle."""
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from interlude import distributed
-from interlude.parts.layout import Layout
+from interlude.parts import layout
 
 
-def fuse(rows: Tensor, alpha: float, *, neighbour: int) -> Tensor:
-    """Each row moved a share alpha towards the next (`neighbour` 1) or the previous (-1), in a circle."""
-    fused: Tensor = _Fusion.apply(rows, alpha, neighbour)  # type: ignore[no-untyped-call]
+class Circle(NamedTuple):
+    """Who stands beside whom: for each row its neighbour, and the row whose neighbour it is."""
+
+    neighbour: Tensor
+    of_whom: Tensor
+
+    @classmethod
+    def of(cls, places: Tensor, side: int) -> "Circle":
+        """The rows stand in this order; the neighbour is the next one (`side` 1) or the previous (-1)."""
+        at = places.argsort()
+        return cls(places.roll(-side)[at], places.roll(side)[at])
+
+
+def fuse(rows: Tensor, alpha: float, circle: Circle) -> Tensor:
+    """Each row moved a share alpha towards its neighbour."""
+    fused: Tensor = _Fusion.apply(rows, alpha, circle)  # type: ignore[no-untyped-call]
     return fused
 
 
-def fuse_all(rows: Tensor, alpha: float, *, neighbour: int, layout: Layout) -> Tensor:
-    """The same in the circle of the global batch, of which these rows are one process's, in its layout."""
+def fuse_views(rows: Tensor, alpha: float, order: str, *, groups: int, mu: int, side: int) -> Tensor:
+    """`fuse` the rows of x_weak, x_strong, u_weak, u_strong, which are one after the other, in a layout.
+
+    The circle is that of the global batch, of which these rows are one process's.
+    """
     if distributed.num_processes() == 1:
-        return fuse(rows, alpha, neighbour=neighbour)
-    if layout.by_groups:  # these rows are a stretch of the circle: beyond it they need a single one
-        seam = distributed.from_neighbour(rows[:1] if neighbour == 1 else rows[-1:], neighbour)
-        others = [rows[1:], seam] if neighbour == 1 else [seam, rows[:-1]]
-        return torch.lerp(rows, torch.cat(others), alpha)
-    whole = Layout(layout.layout, groups=distributed.count(layout.groups), mu=layout.mu)
-    circle = whole.pack(*[distributed.gather(view) for view in layout.unpack(rows)])
-    fused = whole.unpack(fuse(circle, alpha, neighbour=neighbour))
-    return layout.pack(*[distributed.own(view) for view in fused])
+        return fuse(rows, alpha, _circle(order, groups, mu, side, rows.device))
+    if layout.by_groups(order):  # these rows are a stretch of the circle: beyond it they need a single one
+        places = layout.order(order, groups, mu).to(rows.device)
+        begin, end = (places[:1], places[-1:])[::side]
+        seam = distributed.from_neighbour(rows.index_select(0, begin), side)
+        neighbour = Circle.of(places, side).neighbour.index_fill(0, end, len(rows))
+        return torch.lerp(rows, _picked(torch.cat([rows, seam]), neighbour), alpha)
+    sizes = layout.sizes(groups, mu)
+    circle = _circle(order, distributed.count(groups), mu, side, rows.device)
+    return distributed.own_of(fuse(distributed.join(rows.split(sizes)), alpha, circle), sizes)
+
+
+@lru_cache(maxsize=16)
+def _circle(order: str, groups: int, mu: int, side: int, device: torch.device) -> Circle:
+    circle = Circle.of(layout.order(order, groups, mu), side)
+    return Circle(*(rows.to(device) for rows in circle))
 
 
 class _Fusion(torch.autograd.Function):
-    """Its gradient is fusion with the opposite neighbour: one pass over the rows each way, and no copies."""
+    """Its gradient is fusion with the row on the other side."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, alpha: float, neighbour: int) -> Tensor:
-        ctx.alpha, ctx.neighbour = alpha, neighbour
-        fused = torch.empty_like(rows)
-        early, late = (slice(-1), slice(-1, None)), (slice(1, None), slice(1))  # the circle, cut at its seam
-        here, there = (early, late) if neighbour == 1 else (late, early)
-        for mine, theirs in zip(here, there, strict=True):
-            torch.lerp(rows[mine], rows[theirs], alpha, out=fused[mine])
-        return fused
+    def forward(ctx: Any, rows: Tensor, alpha: float, circle: Circle) -> Tensor:
+        ctx.alpha, ctx.circle = alpha, circle
+        return torch.lerp(rows, _picked(rows, circle.neighbour), alpha)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return fuse(gradient, ctx.alpha, neighbour=-ctx.neighbour), None, None
+        return fuse(gradient, ctx.alpha, Circle(*reversed(ctx.circle))), None, None
+
+
+def _picked(rows: Tensor, which: Tensor) -> Tensor:
+    """These of the rows, images in channels-last order if they are in it."""
+    return rows.movedim(1, -1).index_select(0, which).movedim(-1, 1)

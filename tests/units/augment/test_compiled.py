@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pillow_reference import SIZES, cutout, each, flip_crop, operate, pictures, released_magnitude
 
+from interlude.adjacent import room, rooms
 from interlude.augment import (
     OPERATIONS,
     AugmentConfig,
@@ -44,8 +45,12 @@ def by_torch(images, augmentation, draw):
 
 def by_loops(images, augmentation, draw):
     channels = images.shape[1]
-    ready = compiled.prepare([images], augmentation, draw, MEAN[:channels], STD[:channels])
-    return ready and ready()[0]
+    place = room(1, *images.shape, device=images.device)
+    ready = compiled.prepare([images], [place], augmentation, draw, MEAN[:channels], STD[:channels])
+    if ready is None:
+        return None
+    ready()
+    return place[0]
 
 
 def drawn(augmentation, n, seed=0, group=1):
@@ -217,6 +222,18 @@ def test_images_may_be_a_memory_map_that_cannot_be_written(tmp_path):
     draw = drawn(strong, len(images))
     assert_same_bits(by_loops(mapped, strong, draw), by_torch(images, strong, draw))
     assert len(compiled.kernels.render.signatures) == 1
+
+
+def test_views_of_several_steps_leave_what_lies_between_them_as_it_was():
+    strong, images = build()["strong"], noise(12, 3, 16, 16)
+    draw = drawn(strong, len(images))
+    before, place, after = rooms(3, [2, 4, 1], images.shape[1:], images.device)
+    before.zero_()
+    after.zero_()
+    compiled.prepare([images], [place], strong, draw, MEAN, STD)()
+    assert_same_bits(torch.cat([*place]), by_torch(images, strong, draw))
+    assert not before.any()
+    assert not after.any()
 
 
 def test_images_and_draws_are_left_as_they_were():

@@ -38,13 +38,15 @@ class Numbers(NamedTuple):
 @kept
 @kernel
 def render(
-    images: Array, run: int, width: int, numbers: Numbers, planes: Array, index: Array, views: Array
+    images: Array, width: int, numbers: Numbers, planes: Array, index: Array, lines: Array, views: Array
 ) -> None:
-    """Write all views, float32 (N, H * W * C), of uint8 images (N, C, H * W), `run` of them for each row.
+    """Write the view of each uint8 image (N, C, H * W) into its line of `views`, float32 (M, H * W * C).
 
-    `planes` (2, C, (H + 2) * W) are zeros to work in, `index` (count, H * W) is room for an index per slot.
+    As many neighbours share a row of the numbers as there are images for each. `planes` (2, C, (H + 2) * W)
+    are zeros to work in, `index` (count, H * W) is room for an index per slot.
     """
     view, spare = planes[0], planes[1]
+    run = len(images) // max(1, len(numbers.crops))
     for i in range(len(images)):
         row = i // run
         top, left, mirrored = numbers.crops[row]
@@ -69,7 +71,7 @@ def render(
             if kind in (WARP, SHARPNESS):
                 view, spare = spare, view
         paint(view, width, numbers.boxes[row], numbers.fill)
-        write(view, width, numbers.scale, numbers.offset, views[i])
+        write(view, width, numbers.scale, numbers.offset, views[lines[i]])
 
 
 @kernel
