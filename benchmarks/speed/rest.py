@@ -6,6 +6,7 @@ classifier (with the fusion in it) and the backward pass from the logits to the 
 """
 
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +28,8 @@ class NetworkTime:
         model = session.run.method.model
         model.register_forward_pre_hook(self.begin)
         model.register_forward_hook(self.end_forward)
-        session.run.optimizer.torch.register_step_pre_hook(self.end)
+        gradients = session.run.optimizer.gradients
+        gradients.of = self.ended_by(gradients.of)  # type: ignore[method-assign]
 
     def begin(self, *_: Any) -> None:
         """The network starts to work."""
@@ -36,6 +38,15 @@ class NetworkTime:
     def end(self, *_: Any) -> None:
         """It has done a part."""
         self.seconds += time.thread_time() - self.began
+
+    def ended_by(self, work: Callable[[Any], None]) -> Callable[[Any], None]:
+        """The network has done a part when this work is done."""
+
+        def both(loss: Any) -> None:
+            work(loss)
+            self.end()
+
+        return both
 
     def end_forward(self, model: Any, inputs: Any, logits: Any) -> None:
         """The forward pass is done; the backward pass begins when the logits have their gradient."""

@@ -38,6 +38,43 @@ class OptimizerConfig(Options):
     )
 
 
+class Sgd(torch.optim.SGD):
+    """Torch's fused SGD with momentum that is always there, and a step that visits parameters once.
+
+    Torch's own visits them several times, through a dozen functions that a network has driven out of the
+    cache: for the small CNN it takes 0.6 ms, this one 0.34.
+    """
+
+    def fill_momentum(self) -> None:
+        """Momentum starts at zero for all: fused SGD fails where parameters first move at different steps."""
+        for group in self.param_groups:
+            for parameter in group["params"] if group["momentum"] else ():
+                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        self._alike = all(len({(p.dtype, p.device) for p in g["params"]}) == 1 for g in self.param_groups)
+
+    @torch.no_grad()
+    def descend(self) -> None:
+        """Move the parameters that have a gradient."""
+        if not self._alike:  # torch sorts them
+            self.step()
+            return
+        for group in self.param_groups:
+            moving = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if moving:
+                torch._fused_sgd_(
+                    moving,
+                    [parameter.grad for parameter in moving],
+                    [self.state[parameter]["momentum_buffer"] for parameter in moving if group["momentum"]],
+                    weight_decay=group["weight_decay"],
+                    momentum=group["momentum"],
+                    lr=group["lr"],
+                    dampening=group["dampening"],
+                    nesterov=group["nesterov"],
+                    maximize=group["maximize"],
+                    is_first_step=False,
+                )
+
+
 class Optimizer:
     """One torch optimiser over all that a method trains; parameters without gradient do not move."""
 
@@ -45,22 +82,20 @@ class Optimizer:
         self.cfg = cfg
         self.total = total
         groups = parameter_groups(cfg, method)
-        fused = all(p.is_floating_point() for group in groups for p in group["params"])
         if cfg.name == "sgd":
-            self.torch: torch.optim.Optimizer = torch.optim.SGD(
-                groups, lr=cfg.rate, momentum=cfg.momentum, nesterov=cfg.momentum > 0, fused=fused
+            self.torch: Sgd | torch.optim.AdamW = Sgd(
+                groups, lr=cfg.rate, momentum=cfg.momentum, nesterov=cfg.momentum > 0, fused=True
             )
-            self.fill_momentum()
         else:
-            self.torch = torch.optim.AdamW(groups, lr=cfg.rate, fused=fused)
+            self.torch = torch.optim.AdamW(groups, lr=cfg.rate, fused=True)
+        self.fill_momentum()
         self.parameters: list[Tensor] = [p for group in groups for p in group["params"]]
         self.gradients = Gradients(self.parameters)
 
     def fill_momentum(self) -> None:
-        """Momentum starts at zero for all: fused SGD fails where parameters first move at different steps."""
-        for group in self.torch.param_groups if self.cfg.momentum else ():
-            for parameter in group["params"]:
-                self.torch.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        """Begin anew, with momentum that is zero and of the type that the parameters have now."""
+        if isinstance(self.torch, Sgd):
+            self.torch.fill_momentum()
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, before the factors of single parameters."""
@@ -74,7 +109,10 @@ class Optimizer:
         for parameter in self.parameters:  # `zero_grad` does the same and takes four times as long
             parameter.grad = None
         self.gradients.of(loss)
-        self.torch.step()
+        if isinstance(self.torch, Sgd):
+            self.torch.descend()
+        else:
+            self.torch.step()
 
 
 def parameter_groups(cfg: OptimizerConfig, method: Method) -> list[dict[str, Any]]:

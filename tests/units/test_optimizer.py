@@ -299,3 +299,25 @@ def test_a_body_that_knows_no_layers_is_one_layer_below_the_head():
     groups = parameter_groups(OptimizerConfig(unfrozen=1.0, layer_decay=0.5), method)
     assert group_of(groups, method.model.backbone.body.last.conv1.weight)["scale"] == 0.5
     assert group_of(groups, method.model.head.weight)["scale"] == 1
+
+
+def of_two_types():
+    """A layer and another one in double precision, and what is to become small."""
+    torch.manual_seed(0)
+    one, other = nn.Linear(3, 2), nn.Linear(3, 2).double()
+    return nn.ModuleList([one, other]), lambda: one.weight.pow(4).sum() + other.weight.pow(4).sum()
+
+
+def test_parameters_of_several_types_move_as_by_torch():
+    (mine, my_loss), (theirs, their_loss) = of_two_types(), of_two_types()
+    method = method_over(Deep())
+    method.model, method.projector = Flat(), mine
+    optimizer = Optimizer(OptimizerConfig(rate=0.1, weight_decay=0.0), method, total=10**9)
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    for step in range(3):
+        optimizer.step(step, my_loss())
+        reference.zero_grad()
+        their_loss().backward()
+        reference.step()
+    for weight, expected in zip(mine.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected)
