@@ -11,7 +11,7 @@ import measure
 import ours
 import torch
 
-from interlude.methods.interlude import change
+from interlude.parts.losses import softmax
 from interlude.run import Run
 
 SETTINGS = {"model": {"name": "wrn-10-1", "targets": "joint"}, "batch": 64, "mu": 7}
@@ -47,9 +47,9 @@ def own_parts(run: Run) -> Callable[[], None]:
     def both() -> None:
         fused = method.fuse(z, groups=groups, mu=mu)
         fused.backward(torch.ones_like(fused))
-        x_weak, x_strong, u_weak, u_strong = torch.split(logits, sizes)
-        match = method.match(u_weak.detach().softmax(-1), labels)
-        method.delta(change(x_weak, x_strong), change(u_weak, u_strong), match=match).backward()
+        x_weak, x_strong, u_weak, u_strong = torch.split(softmax(logits), sizes)
+        match = method.match(u_weak.argmax(-1), labels)
+        method.delta(x_weak - x_strong, u_weak - u_strong, match=match).backward()
 
     return both
 

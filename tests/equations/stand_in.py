@@ -11,6 +11,7 @@ from torch import nn
 
 from interlude.method import Batch, Clock, Task
 from interlude.parts.fusion import Circle, fuse
+from interlude.parts.losses import softmax
 
 ORDER = ("x_weak", "x_strong", "u_weak", "u_strong")
 
@@ -27,8 +28,11 @@ class Bare(nn.Module):
         z = self.body(images)
         return self.head(midway(z) if midway else z)
 
-    def together(self, *views, targets=(), midway=None, at="embedding"):
-        rows = self(torch.cat(views), midway=midway, at=at).split([len(view) for view in views])
+    def joint(self, *views, midway=None, at="embedding"):
+        return self(torch.cat(views), midway=midway, at=at)
+
+    def together(self, *views, targets=()):
+        rows = self(torch.cat(views)).split([len(view) for view in views])
         fixed = [any(view is target for target in targets) for view in views]
         return [row.detach() if stays else row for row, stays in zip(rows, fixed, strict=True)]
 
@@ -67,6 +71,11 @@ def fusion(alpha, neighbour="next"):
     """Fusion of rows that stand in a circle as they come."""
     side = {"next": 1, "previous": -1}[neighbour]
     return lambda z: fuse(z, alpha, Circle.of(torch.arange(len(z)), side))
+
+
+def change(weak, strong):
+    """Change of prediction from the weak to the strong view, given logits."""
+    return softmax(weak) - softmax(strong)
 
 
 def four_views(groups=2, mu=2, width=3, *, seed=0, scale=2.0, dtype=torch.float64):

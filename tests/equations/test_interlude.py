@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from stand_in import four_views, fusion, gradients, labels_of, make, objective_of
+from stand_in import change, four_views, fusion, gradients, labels_of, make, objective_of
 from torch import nn
 
 from interlude import augment, checkpoint, schedule
@@ -17,7 +17,7 @@ from interlude.errors import UserError
 from interlude.loop import fit
 from interlude.method import Clock
 from interlude.methods.fixmatch import FixMatch
-from interlude.methods.interlude import InterLUDE, change, delta_consistency
+from interlude.methods.interlude import InterLUDE, delta_consistency
 from interlude.methods.interlude_plus import InterLUDEPlus
 from interlude.models import ModelConfig, build
 from interlude.parts.adaptive import AdaptiveThreshold
@@ -298,7 +298,7 @@ def test_changes_that_agree_give_no_delta_although_predictions_differ():
 def test_no_change_from_weak_to_strong_gives_no_delta(seed):
     """Invariant 11: 0 when weak and strong logits are the same everywhere."""
     x, _, u, _ = four_views(3, 2, seed=seed)
-    assert delta_of([x, x, u, u]) == 0
+    assert delta_of([x, x, u, u]) < 1e-30  # rows in vectors and those left over are rounded in two ways
 
 
 @seeds
@@ -817,8 +817,8 @@ def test_alignment_moves_guesses_towards_the_shares_of_the_labels():
     method = make(InterLUDEPlus, align=0.0)  # aligned by the mean of this very batch
     method.shares.copy_(torch.tensor([0.5, 0.3, 0.2]))
     logits = four_views(2, 40)[2] + torch.tensor([3.0, 0.0, 0.0])
-    q = method.guess(logits)
     p = logits.softmax(-1).detach()
+    q = method.guess(p)
     by_hand = p * (method.shares + 1e-6) / (p.mean(0) + 1e-6)
     close(q, by_hand / by_hand.sum(-1, keepdim=True))
     assert (q.mean(0) - method.shares).abs().sum() < (p.mean(0) - method.shares).abs().sum()
@@ -827,13 +827,15 @@ def test_alignment_moves_guesses_towards_the_shares_of_the_labels():
 def test_alignment_follows_the_running_mean_of_raw_predictions():
     method = make(InterLUDE, align=0.9)
     first, second = four_views(2, 3, seed=1)[2], four_views(2, 3, seed=2)[2]
-    method.guess(first)
-    method.guess(second)
+    method.guess(first.softmax(-1))
+    method.guess(second.softmax(-1))
     expected = 0.9 * probabilities(first).mean(0) + 0.1 * probabilities(second).mean(0)
     close(method.running.value, expected)
 
 
 def test_without_alignment_a_guess_is_the_prediction_and_nothing_is_kept():
-    method, u_weak = make(InterLUDE), four_views()[2]
-    assert torch.equal(method.guess(u_weak), probabilities(u_weak))
+    method, p = make(InterLUDE), four_views()[2].softmax(-1)
+    q = method.guess(p)
+    assert torch.equal(q, p)
+    assert not q.requires_grad
     assert not dict(method.named_buffers())

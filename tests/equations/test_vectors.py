@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from stand_in import Bare, batch_of, computing_in, fusion, gradients, make, objective_of
+from stand_in import Bare, batch_of, change, computing_in, fusion, gradients, make, objective_of
 from torch import nn
 
 from interlude import evaluate, schedule
 from interlude.method import Clock, Objective
 from interlude.methods.fixmatch import FixMatch
 from interlude.methods.freematch import FreeMatch
-from interlude.methods.interlude import InterLUDE, change, delta_consistency
+from interlude.methods.interlude import InterLUDE, delta_consistency
 from interlude.methods.interlude_plus import InterLUDEPlus
 from interlude.methods.supervised import Supervised
 from interlude.optimizer import Optimizer, OptimizerConfig
@@ -231,8 +231,8 @@ def test_no_delta_between_identical_views_and_none_from_a_constant(vector, dtype
 @dtypes
 def test_the_class_matched_delta_masks_whole_groups(vector, dtype):
     x_weak, x_strong, u_weak, u_strong = delta_views(dtype)
-    q = nn.functional.one_hot(torch.tensor(vector["pseudo"]), 3).to(dtype)
-    match = make(InterLUDE, delta_groups="class-matched").match(q, torch.tensor(vector["labels"]))
+    label, y = torch.tensor(vector["pseudo"]), torch.tensor(vector["labels"])
+    match = make(InterLUDE, delta_groups="class-matched").match(label, y)
     assert match.flatten().tolist() == vector["match_mask"]
     assert (match.sum(1) > 0).tolist() == vector["group_has_match"]
     loss = delta_consistency(change(x_weak, x_strong), change(u_weak, u_strong), match, reduction="mean")

@@ -4,7 +4,7 @@ Labeled and unlabeled images interact twice: each row of the interdigitated batc
 neighbour's embedding (fusion), and the change of prediction from weak to strong view must agree between a
 labeled image and the mu unlabeled ones that share its draws (delta-consistency).
 
-Symbols: alpha `alpha`, tau `threshold`, lambda_u `unlabeled_weight`, lambda_DC `delta_weight`, Delta_L
+Symbols: p `p`, alpha `alpha`, tau `threshold`, lambda_u `unlabeled_weight`, lambda_DC `delta_weight`, Delta_L
 `delta_x`, Delta_U `delta_u`, Low-I .. High-I3 `layout`.
 
 Where public code differs: the authors' release draws a fresh augmentation for every image, fuses before the
@@ -17,7 +17,7 @@ paper's prose says "previous neighbour", its matrix and the release say next.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,9 +25,10 @@ from torch import Tensor
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
 from interlude.options import option
+from interlude.parts import layout
 from interlude.parts.average import Average
 from interlude.parts.fusion import fuse_views
-from interlude.parts.losses import cross_entropy, masked_mean, probabilities
+from interlude.parts.losses import cross_entropy, masked_mean, softmax
 from interlude.parts.targets import align
 
 
@@ -67,6 +68,15 @@ class Interaction(Method.Config):
     )
 
 
+class Views(NamedTuple):
+    """What a network makes of the four views of a batch."""
+
+    x_weak: Tensor
+    x_strong: Tensor
+    u_weak: Tensor
+    u_strong: Tensor
+
+
 @register
 class InterLUDE(Method):
     """FixMatch on fused embeddings, plus the delta-consistency loss."""
@@ -89,23 +99,27 @@ class InterLUDE(Method):
             self.running = Average(shares, cfg.align, from_first=True)
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
-        x_weak, x_strong, u_weak, u_strong = self.predict(batch)
+        logits, p = self.predict(batch)
 
-        q = self.guess(u_weak)
-        mask = q.max(-1).values > self.cfg.threshold
+        q = self.guess(p.u_weak)
+        confidence, label = q.max(-1)
+        mask = confidence > self.cfg.threshold
+        entropy = cross_entropy(logits.u_strong, self.target(q, label))
 
-        delta_x, delta_u = change(x_weak, x_strong), change(u_weak, u_strong)
+        delta_x, delta_u = p.x_weak - p.x_strong, p.u_weak - p.u_strong
         yield Objective(
-            supervised=self.supervised(x_weak, batch.y),
-            unlabeled=self.cfg.unlabeled_weight * masked_mean(cross_entropy(u_strong, self.target(q)), mask),
-            delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(q, batch.y)),
+            supervised=self.supervised(logits.x_weak, batch.y),
+            unlabeled=self.cfg.unlabeled_weight * masked_mean(entropy, mask),
+            delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(label, batch.y)),
         ).log(mask=mask, delta_x=delta_x.norm(dim=-1), delta_u=delta_u.norm(dim=-1))
 
-    def predict(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Logits of x_weak, x_strong, u_weak, u_strong after one fused pass over all of them."""
-        groups = len(batch.y)
-        midway = partial(self.fuse, groups=groups, mu=len(batch.rows_u) // groups)
-        return self.model.together(*batch.x, *batch.u, midway=midway, at=self.cfg.fusion_point)
+    def predict(self, batch: Batch) -> tuple[Views, Views]:
+        """Logits and probabilities of the four views after one fused pass over all of them."""
+        groups, mu = len(batch.y), len(batch.rows_u) // len(batch.y)
+        midway = partial(self.fuse, groups=groups, mu=mu)
+        logits = self.model.joint(*batch.x, *batch.u, midway=midway, at=self.cfg.fusion_point)
+        sizes = layout.sizes(groups, mu)
+        return Views(*logits.split(sizes)), Views(*softmax(logits).split(sizes))
 
     def fuse(self, z: Tensor, *, groups: int, mu: int) -> Tensor:
         """Each row of the four views moves a share alpha towards its neighbour in the interdigitated batch.
@@ -115,32 +129,26 @@ class InterLUDE(Method):
         side = 1 if self.cfg.neighbour == "next" else -1
         return fuse_views(z, self.cfg.alpha, self.cfg.layout, groups=groups, mu=mu, side=side)
 
-    def guess(self, u_weak: Tensor) -> Tensor:
-        """What weak views are taken for, given their logits: probabilities, aligned if so configured."""
-        q = probabilities(u_weak)
+    def guess(self, p: Tensor) -> Tensor:
+        """What weak views are taken for: their probabilities as a target, aligned if so configured."""
+        q = p.detach()
         return q if self.cfg.align is None else align(q, self.running.update(q.mean(0)), self.shares)
 
-    def target(self, q: Tensor) -> Tensor:
+    def target(self, q: Tensor, label: Tensor) -> Tensor:
         """What the strong view is trained towards."""
-        return q if self.cfg.soft_targets else q.argmax(-1)
+        return q if self.cfg.soft_targets else label
 
-    def match(self, q: Tensor, y: Tensor) -> Tensor | None:
-        """Which unlabeled rows of each group count in its change (B, M); None if all do."""
+    def match(self, label: Tensor, y: Tensor) -> Tensor | None:
+        """Which unlabeled rows of each group count in its change (B, M), by pseudo-label; None if all do."""
         if self.cfg.delta_groups == "average":
             return None
-        label = q.argmax(-1).view(len(y), -1)
         true = y if y.ndim == 1 else y.argmax(-1)
-        return (label == true[:, None]).to(label.dtype)
+        return (label.view(len(y), -1) == true[:, None]).to(label.dtype)
 
     def delta(self, delta_x: Tensor, delta_u: Tensor, match: Tensor | None) -> Tensor:
         """The delta-consistency loss with this configuration's switches."""
         delta_x = delta_x.detach() if self.cfg.delta_detach else delta_x
         return delta_consistency(delta_x, delta_u, match, reduction=self.cfg.delta_reduction)
-
-
-def change(weak: Tensor, strong: Tensor) -> Tensor:
-    """Change of prediction from the weak to the strong view, given logits."""
-    return weak.softmax(-1) - strong.softmax(-1)
 
 
 def delta_consistency(

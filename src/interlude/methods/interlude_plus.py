@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from interlude.method import Batch, Clock, Objective, Task, register
-from interlude.methods.interlude import Interaction, InterLUDE, change
+from interlude.methods.interlude import Interaction, InterLUDE
 from interlude.models import Classifier
 from interlude.options import option
 from interlude.parts.adaptive import AdaptiveThreshold
@@ -36,18 +36,19 @@ class InterLUDEPlus(InterLUDE):
         self.threshold = AdaptiveThreshold(task.num_classes, cfg.decay)
 
     def step(self, batch: Batch, clock: Clock) -> Iterator[Objective]:
-        x_weak, x_strong, u_weak, u_strong = self.predict(batch)
+        logits, p = self.predict(batch)
 
-        q = self.guess(u_weak)
+        q = self.guess(p.u_weak)
         self.threshold.update(q)
-        _, mask = self.threshold.select(q)
+        label, mask = self.threshold.select(q)
+        entropy = cross_entropy(logits.u_strong, self.target(q, label))
 
-        delta_x, delta_u = change(x_weak, x_strong), change(u_weak, u_strong)
+        delta_x, delta_u = p.x_weak - p.x_strong, p.u_weak - p.u_strong
         yield Objective(
-            supervised=self.supervised(x_weak, batch.y),
-            unlabeled=self.cfg.unlabeled_weight * masked_mean(cross_entropy(u_strong, self.target(q)), mask),
-            delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(q, batch.y)),
-            fairness=self.cfg.fairness_weight * self.threshold.fairness(u_strong, mask),
+            supervised=self.supervised(logits.x_weak, batch.y),
+            unlabeled=self.cfg.unlabeled_weight * masked_mean(entropy, mask),
+            delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(label, batch.y)),
+            fairness=self.cfg.fairness_weight * self.threshold.fairness(logits.u_strong, mask),
         ).log(
             mask=mask,
             tau=self.threshold.tau.value,

@@ -122,23 +122,18 @@ class Classifier(nn.Module):
             "this model has no open-set score: it was trained to tell the known classes apart only"
         )
 
-    def together(
-        self,
-        *views: Tensor,
-        targets: Sequence[Tensor] = (),
-        midway: Midway | None = None,
-        at: str = "embedding",
-    ) -> tuple[Tensor, ...]:
-        """The logits of each view, from one pass over all of them; no gradient to those in `targets`.
+    def joint(self, *views: Tensor, midway: Midway | None = None, at: str = "embedding") -> Tensor:
+        """The logits of all views, one after the other, from one pass; `midway` acts as in `forward`."""
+        return _rows_of(partial(self, midway=midway, at=at), views)
 
-        `midway` acts as in `forward`, on the rows of all views one after the other.
+    def together(self, *views: Tensor, targets: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+        """The logits of each view, from one pass over all of them; no gradient to those in `targets`.
 
         Where no row depends on another, `targets`, some of the views, have a pass of their own that keeps
         nothing for a gradient. That saves time and changes no number, but for what the network draws
         (dropout, drop path). With BatchNorm they have one only if the option `targets` says so.
         """
-        network = self if midway is None else partial(self, midway=midway, at=at)
-        return self._together(network, views, targets)
+        return self._together(self, views, targets)
 
     def features_together(self, *views: Tensor, targets: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
         """The vectors that enter the head, of each view, from the passes that `together` makes."""
@@ -202,9 +197,12 @@ def _in_one_pass(network: Callable[[Tensor], Tensor], views: Iterable[Tensor]) -
     views = list(views)
     if not views:
         return ()
+    return torch.split(_rows_of(network, views), [len(view) for view in views])
+
+
+def _rows_of(network: Callable[[Tensor], Tensor], views: Sequence[Tensor]) -> Tensor:
     with distributed.passing(views):
-        rows = network(joined(views))
-    return torch.split(rows, [len(view) for view in views])
+        return network(joined(views))
 
 
 def _widened(values: Tensor) -> Tensor:

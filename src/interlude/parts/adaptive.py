@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from interlude import distributed
 from interlude.parts.average import Average
+from interlude.parts.losses import softmax
 from interlude.parts.targets import normalize, one_hot
 
 
@@ -39,7 +40,7 @@ class AdaptiveThreshold(nn.Module):
         The published sign: adding it drives b away from a. Gradient flows through the strong predictions
         only; classes absent from the kept rows have ratio 0, and with no row kept the term is 0.
         """
-        p = logits_strong.softmax(-1)
+        p = softmax(logits_strong)
         mean_p = distributed.mean_with_gradient((p * mask[:, None]).mean(0))
         histogram = distributed.mean((one_hot(p.argmax(-1), p) * mask[:, None]).mean(0))
         a = normalize(self.prior.value / self.histogram.value)
