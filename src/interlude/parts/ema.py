@@ -25,7 +25,7 @@ class Ema(nn.Module, Generic[Network]):
 
     def update(self, model: nn.Module) -> None:
         """Move towards `model`; with warm-up the factor is `min(decay, (1 + t) / (10 + t))`."""
-        self.updates = t = self.updates + 1
+        t = self.__dict__["updates"] = self.updates + 1  # an nn.Module takes microseconds to set a number
         decay = min(self.decay, (1 + t) / (10 + t)) if self.warmup else self.decay
         if self._pair is None or not self._pair.holds(model):
             self._pair = Pair(self.model, model)
