@@ -1,7 +1,9 @@
 """What a run writes down as it goes: `metrics.jsonl`, TensorBoard events on request."""
 
 import json
+from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -26,21 +28,23 @@ class Meter:
 
     def drain(self) -> dict[str, float]:
         """Means since the last drain; `NotFinite` names the first step and term that is no number."""
-        columns = {
-            name: distributed.mean(torch.stack([value for _, value in values])).double().cpu()
-            for name, values in self.values.items()
-        }
+        if not self.values:
+            return {}
+        every = [value for values in self.values.values() for _, value in values]
+        numbers = iter(distributed.mean(torch.stack(every)).double().tolist())  # from a GPU all at once
+        columns = {name: [next(numbers) for _ in values] for name, values in self.values.items()}
         bad = [
-            (self.values[name][row][0], name.removeprefix("train/"), float(column[row]))
+            (step, name.removeprefix("train/"), number)
             for name, column in columns.items()
             if name.startswith("train/") and name != "train/loss"
-            for row in (~column.isfinite()).nonzero().flatten()[:1].tolist()
+            for (step, _), number in zip(self.values[name], column, strict=True)
+            if not isfinite(number)
         ]
         if bad:
             step, term, value = min(bad, key=lambda first: first[0])
             raise NotFinite(f"the loss term '{term}' became {value} at step {step}")
         self.values = {}
-        return {name: float(column.mean()) for name, column in columns.items()}
+        return {name: fmean(column) for name, column in columns.items()}
 
 
 class Journal:

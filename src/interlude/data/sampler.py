@@ -58,11 +58,17 @@ def _permute(size: int, place: Words, keys: Words) -> Words:
     left, right = np.divmod(place, width)
     for number, round_key in enumerate(_ROUND_KEYS):
         if number % 2:
-            left = (left + _below(height, _mix(keys + round_key ^ right))) % height
+            left = _wrapped(left + _below(height, _mix(keys + round_key ^ right)), height)
         else:
-            right = (right + _below(width, _mix(keys + round_key ^ left))) % width
+            right = _wrapped(right + _below(width, _mix(keys + round_key ^ left)), width)
     mixed: Words = left * width + right
     return mixed
+
+
+def _wrapped(words: Words, bound: np.uint64) -> Words:
+    """Words below twice a bound, modulo it, without a division; below zero is far above."""
+    wrapped: Words = np.minimum(words, words - bound)
+    return wrapped
 
 
 def _mix(words: Words) -> Words:
