@@ -23,26 +23,22 @@ def rooms(steps: int, counts: Sequence[int], image: Sequence[int], device: torch
 
 def joined(views: Sequence[Tensor]) -> Tensor:
     """`torch.cat(views)`, but without a copy where they are neighbours already."""
-    first, *others = views
-    end = first
-    for view in others:
-        if not _follows(view, end):
+    first = views[0]
+    base, kind, strides, rows = first._base, first.dtype, first.stride(), 0
+    place, (_, *shape) = first.storage_offset(), first.shape
+    for view in views:
+        if (
+            base is None  # the tensor that they are views of, which has them in one piece of memory
+            or view._base is not base
+            or view.dtype is not kind
+            or view.stride() != strides
+            or view.storage_offset() != place + rows * strides[0]
+            or [*view.shape[1:]] != shape
+            or view.requires_grad
+        ):
             return torch.cat([*views])
-        end = view
-    rows = sum(len(view) for view in views)
-    return first.as_strided((rows, *first.shape[1:]), first.stride()) if others else first
-
-
-def _follows(view: Tensor, before: Tensor) -> bool:
-    """Whether the rows of a tensor lie behind those of another, as if they were the next."""
-    return (
-        view.shape[1:] == before.shape[1:]
-        and view.stride() == before.stride()
-        and view.storage_offset() == before.storage_offset() + len(before) * before.stride(0)
-        and view.untyped_storage().data_ptr() == before.untyped_storage().data_ptr()
-        and view.dtype == before.dtype
-        and not (view.requires_grad or before.requires_grad)
-    )
+        rows += len(view)
+    return first.as_strided((rows, *shape), strides)
 
 
 def _empty(*shape: int, device: torch.device) -> Tensor:

@@ -20,7 +20,9 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from interlude.method import Batch, Clock, Method, Objective, Task, register
 from interlude.models import Classifier
@@ -111,7 +113,7 @@ class InterLUDE(Method):
             supervised=self.supervised(logits.x_weak, batch.y),
             unlabeled=self.cfg.unlabeled_weight * masked_mean(entropy, mask),
             delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(label, batch.y)),
-        ).log(mask=mask, delta_x=delta_x.norm(dim=-1), delta_u=delta_u.norm(dim=-1))
+        ).log(mask=mask, delta_x=vector_norm(delta_x, dim=-1), delta_u=vector_norm(delta_u, dim=-1))
 
     def predict(self, batch: Batch) -> tuple[Views, Views]:
         """Logits and probabilities of the four views after one fused pass over all of them."""
@@ -161,13 +163,9 @@ def delta_consistency(
     """
     of_groups = delta_u.unflatten(0, (len(delta_x), -1))
     if match is None:
-        return squared_distance(delta_x, of_groups.mean(1), reduction).mean()
-    counted = match.sum(1)
-    mean_u = (of_groups * match[..., None]).sum(1) / counted.clamp_min(1)[:, None]
-    return masked_mean(squared_distance(delta_x, mean_u, reduction), counted > 0)
-
-
-def squared_distance(one: Tensor, other: Tensor, reduction: str) -> Tensor:
-    """Of each row (B,): the squares of its differences added up, or their mean."""
-    square = (one - other).square()
-    return square.sum(-1) if reduction == "sum" else square.mean(-1)
+        error = F.mse_loss(delta_x, of_groups.mean(1))
+    else:
+        counted = match.sum(1)
+        mean_u = (of_groups * match[..., None]).sum(1) / counted.clamp_min(1)[:, None]
+        error = masked_mean((delta_x - mean_u).square().mean(-1), counted > 0)
+    return error * delta_x.shape[1] if reduction == "sum" else error  # the sum over classes, or their mean

@@ -12,6 +12,8 @@ fall apart.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch.linalg import vector_norm
+
 from interlude.method import Batch, Clock, Objective, Task, register
 from interlude.methods.interlude import Interaction, InterLUDE
 from interlude.models import Classifier
@@ -52,6 +54,6 @@ class InterLUDEPlus(InterLUDE):
         ).log(
             mask=mask,
             tau=self.threshold.tau.value,
-            delta_x=delta_x.norm(dim=-1),
-            delta_u=delta_u.norm(dim=-1),
+            delta_x=vector_norm(delta_x, dim=-1),
+            delta_u=vector_norm(delta_u, dim=-1),
         )
