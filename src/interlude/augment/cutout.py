@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from interlude.augment.color import luma
 from interlude.augment.draw import Draw, Numbers, uniform
-from interlude.augment.groups import Overwriting
+from interlude.augment.groups import Overwriting, are_large
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,13 @@ class Cutout(Overwriting):
 
     def overwrite(self, images: Tensor, draw: Draw) -> Tensor:
         height, width = images.shape[-2:]
-        top, left, bottom, right = self.corners(draw, height, width).T[..., None]
+        corners = self.corners(draw, height, width)
+        if are_large(images):
+            color = self.color(images)[0].numpy()
+            for group, (top, left, bottom, right) in zip(images.numpy(), corners.astype(int), strict=True):
+                group[..., top : bottom + 1, left : right + 1] = color
+            return images
+        top, left, bottom, right = corners.T[..., None]
         rows = torch.from_numpy(_painted(top, bottom, height)).to(images.device)
         columns = torch.from_numpy(_painted(left, right, width)).to(images.device)
         box = (rows[:, :, None] & columns[:, None, :])[:, None, None]

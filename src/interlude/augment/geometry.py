@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from interlude.augment.draw import Draw, Numbers, uniform
-from interlude.augment.groups import Groups, OfGroups
+from interlude.augment.groups import Groups, OfGroups, are_large
 from interlude.augment.strips import Margin
 
 FRACTION_BITS = 16  # of the fixed-point coordinates in Pillow's nearest-neighbour transform
@@ -101,11 +101,37 @@ class FlipCrop(OfGroups):
     def views(self, groups: Groups, draw: Draw) -> Tensor:
         height, width = groups.images.shape[-2:]
         top, left, flip = self.cuts(draw, height, width).T
+        if are_large(groups.images) and self.padding < 0.5:  # else mirrored pixels may lie outside of the cut
+            return self._one_by_one(groups, top.tolist(), left.tolist(), flip.tolist())
         rows = np.arange(height) + top[:, None]
         if self.reflect:
             return groups.strips(None).cut(_reflect(rows, height), left, flip)
         margin = self.pad(height, width)
         return groups.strips(margin).cut(rows + margin[0], left, flip)
+
+    def _one_by_one(self, groups: Groups, top: list[int], left: list[int], flip: list[int]) -> Tensor:
+        """The same for large groups."""
+        sources = groups.images.numpy(), groups.mirrored.numpy()
+        views = np.empty_like(sources[0])
+        for number, (y, x, mirrored) in enumerate(zip(top, left, flip, strict=True)):
+            source, target = sources[mirrored][number], views[number]
+            inside = _stretch(y, target.shape[-2])
+            target[..., inside, _stretch(x, target.shape[-1])] = source[
+                ..., _stretch(-y, target.shape[-2]), _stretch(-x, target.shape[-1])
+            ]
+            self._fill(target[..., inside, :].swapaxes(-1, -2), x)
+            self._fill(target, y)
+        return torch.from_numpy(views)
+
+    def _fill(self, lines: Numbers, start: int) -> None:
+        """Of lines (..., L, W) that were cut from `start` on, those that lie outside the image."""
+        outside, last = abs(start), lines.shape[-2] - 1
+        if start < 0:
+            within = lines[..., outside + 1 : 2 * outside + 1, :]
+            lines[..., :outside, :] = within[..., ::-1, :] if self.reflect else 0
+        elif start > 0:
+            within = lines[..., last - 2 * outside : last - outside, :]
+            lines[..., last + 1 - outside :, :] = within[..., ::-1, :] if self.reflect else 0
 
     def pad(self, height: int, width: int) -> Margin:
         """Pixels on each side: above and below, left and right."""
@@ -116,6 +142,11 @@ class FlipCrop(OfGroups):
         pad = np.array(self.pad(height, width))
         start = np.floor(draw["crop"].numpy().astype(np.float64) * (2 * pad + 1)).astype(np.int64) - pad
         return np.column_stack((start, draw["flip"].numpy()))
+
+
+def _stretch(start: int, size: int) -> slice:
+    """Where in a cut from `start` on the pixels lie that are inside an axis."""
+    return slice(max(0, -start), size - max(0, start))
 
 
 def _reflect(position: Numbers, size: int) -> Numbers:

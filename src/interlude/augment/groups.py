@@ -1,12 +1,20 @@
 """Images in groups that share a realisation, and augmentations that treat a group as one."""
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
 
 from interlude.augment.draw import Augmentation, Draw, take
 from interlude.augment.strips import Margin, Strips
+
+LARGE = 2**16  # bytes in the images of a group
+
+
+def are_large(images: Tensor) -> bool:
+    """Whether a few calls of numpy for each group take less time than a few of torch for all."""
+    return images.device.type == "cpu" and images[:1].numel() >= LARGE
 
 
 class Groups:
@@ -15,6 +23,11 @@ class Groups:
     def __init__(self, images: Tensor) -> None:
         self.images = images
         self._strips: dict[Margin | None, Strips] = {}
+
+    @cached_property
+    def mirrored(self) -> Tensor:
+        """They, left and right exchanged; made once for all views."""
+        return self.images.flip(-1)
 
     def strips(self, margin: Margin | None) -> Strips:
         """Their lines, ready to be cut; laid out once for all views."""

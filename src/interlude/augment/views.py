@@ -26,7 +26,7 @@ def normalize(
 def normalize_into(result: Tensor, images: Tensor, mean: Sequence[float], std: Sequence[float]) -> None:
     """Write `normalize(images, mean, std)` into numbers in channels-last order."""
     on_cpu, values_each = images.device.type == "cpu", images.shape[1:].numel()
-    if on_cpu and images.ndim > 4 and values_each > VALUES_AT_ONCE:
+    if on_cpu and images.ndim > 4 and values_each > 4 * VALUES_AT_ONCE:
         for target, source in zip(result, images, strict=True):
             normalize_into(target, source, mean, std)
         return

@@ -5,7 +5,8 @@ import pytest
 import torch
 from pillow_reference import pictures
 
-from interlude.augment import Chain, FlipCrop, Identity, build, take
+from interlude.augment import Chain, Cutout, FlipCrop, Identity, build, take
+from interlude.augment import groups as groups_module
 from interlude.augment.groups import Groups, views_of
 from interlude.augment.strips import Strips
 
@@ -73,3 +74,39 @@ def test_a_group_is_treated_like_its_images_one_by_one(augmentation):
     group_of_row = torch.arange(12) // 3
     alone = augmentation.apply(images.flatten(0, 1), take(draw, group_of_row))
     assert torch.equal(views_of(augmentation, Groups(images), draw).flatten(0, 1), alone)
+
+
+@pytest.fixture
+def every_group_is_large(monkeypatch):
+    monkeypatch.setattr(groups_module, "LARGE", 0)
+
+
+@pytest.mark.parametrize("reflect", [True, False])
+@pytest.mark.parametrize("padding", [0.0, 0.125, 0.49])
+@pytest.mark.parametrize("size", [(9, 12), (12, 9), (2, 5), (4, 4)], ids=str)
+def test_large_groups_are_cut_as_small_ones(size, padding, reflect, monkeypatch):
+    crop = FlipCrop(padding=padding, reflect=reflect)
+    images = pictures(3, *size).repeat(40, 1, 1, 1)[:80].view(40, 2, 3, *size)
+    draw = crop.draw(40, torch.Generator().manual_seed(0))
+    wanted = crop.views(Groups(images), draw)
+    monkeypatch.setattr(groups_module, "LARGE", 0)
+    assert torch.equal(crop.views(Groups(images), draw), wanted)
+
+
+@pytest.mark.usefixtures("every_group_is_large")
+def test_large_groups_padded_by_half_an_image_are_cut_out_of_lines():
+    crop = FlipCrop(padding=0.9)
+    images = pictures(3, 8, 8)[None, :2]
+    draw = {"flip": torch.tensor([True]), "crop": torch.tensor([[0.999, 0.0]])}
+    wanted = padded(images, 7, True, mode="reflect")[..., 14:22, 0:8]
+    assert np.array_equal(crop.views(Groups(images), draw), wanted)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("cutout", [Cutout(), Cutout(0.0, 0.9, fill=(1, 2, 3)), Cutout(0.0, 0.0)], ids=str)
+def test_large_groups_are_painted_as_small_ones(cutout, channels, monkeypatch):
+    images = pictures(channels, 9, 12).repeat(40, 1, 1, 1)[:80].view(40, 2, channels, 9, 12)
+    draw = cutout.draw(40, torch.Generator().manual_seed(0))
+    wanted = cutout.overwrite(images.clone(), draw)
+    monkeypatch.setattr(groups_module, "LARGE", 0)
+    assert torch.equal(cutout.overwrite(images.clone(), draw), wanted)
