@@ -42,6 +42,18 @@ def halved(x: Tensor) -> Tensor | None:
     return _halved(x)
 
 
+def pool(x: Tensor, y: Tensor) -> Tensor:
+    """Write the largest of each 2x2 pixels into `y`; which of the four they are."""
+    which = torch.empty_like(y, dtype=torch.uint8)
+    kernels.pool(maps(x), threads(), maps(y), maps(which))
+    return which
+
+
+def unpool(dy: Tensor, which: Tensor, dx: Tensor) -> None:
+    """Write the gradient of the maps that `pool` halved into `dx`."""
+    kernels.unpool(maps(dy), maps(which), threads(), maps(dx))
+
+
 def mover(old: Tensor, new: Tensor) -> Callable[[float], None] | None:
     """A loop that does as `old.lerp_(new, share)` for shares below a half; None if torch should."""
     if old.dtype != torch.float32 or len(old) % LANES or torch.get_num_threads() > 1 or not moves_as_torch():
@@ -145,9 +157,7 @@ class _Halved(Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         count, channels, height, width = x.shape
         y = torch.empty(count, channels, height // 2, width // 2, memory_format=torch.channels_last)
-        which = torch.empty_like(y, dtype=torch.uint8)
-        kernels.pool(maps(x), threads(), maps(y), maps(which))
-        ctx.which = which
+        ctx.which = pool(x, y)
         return y
 
     @staticmethod
@@ -158,7 +168,7 @@ class _Halved(Function):
             lines = four.view(2, 2, *dy.shape).permute(2, 3, 4, 0, 5, 1)
             return lines.reshape(count, channels, 2 * height, 2 * width)
         dx = torch.empty(count, channels, 2 * height, 2 * width, memory_format=torch.channels_last)
-        kernels.unpool(maps(dy), maps(ctx.which), threads(), maps(dx))
+        unpool(dy, ctx.which, dx)
         return dx
 
 
