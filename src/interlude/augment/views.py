@@ -26,14 +26,13 @@ def normalize(
 def normalize_into(result: Tensor, images: Tensor, mean: Sequence[float], std: Sequence[float]) -> None:
     """Write `normalize(images, mean, std)` into numbers in channels-last order."""
     on_cpu, values_each = images.device.type == "cpu", images.shape[1:].numel()
-    if on_cpu and images.ndim > 4 and values_each > 4 * VALUES_AT_ONCE:
+    if on_cpu and images.ndim > 4 and values_each > 4 * VALUES_AT_ONCE:  # as of all images of a step
         for target, source in zip(result, images, strict=True):
             normalize_into(target, source, mean, std)
         return
     scale, offset = _on(images.device, tuple(mean), tuple(std), images.shape[-1])
-    values = result.movedim(-3, -1).flatten(
-        -2
-    )  # lines as if of one channel: torch is slow at a last axis of three
+    # lines as if of one channel: torch is slow at a last axis of three
+    values = result.movedim(-3, -1).flatten(-2)
     at_once = max(1, VALUES_AT_ONCE // values_each) if on_cpu else len(images)
     with torch.inference_mode():
         pieces = (torch.split(whole, at_once) for whole in (images, result, values))

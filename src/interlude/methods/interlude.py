@@ -106,12 +106,12 @@ class InterLUDE(Method):
         q = self.guess(p.u_weak)
         confidence, label = q.max(-1)
         mask = confidence > self.cfg.threshold
-        entropy = cross_entropy(logits.u_strong, self.target(q, label))
+        losses = cross_entropy(logits.u_strong, self.target(q, label))
 
         delta_x, delta_u = p.x_weak - p.x_strong, p.u_weak - p.u_strong
         yield Objective(
             supervised=self.supervised(logits.x_weak, batch.y),
-            unlabeled=self.cfg.unlabeled_weight * masked_mean(entropy, mask),
+            unlabeled=self.cfg.unlabeled_weight * masked_mean(losses, mask),
             delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(label, batch.y)),
         ).log(mask=mask, delta_x=vector_norm(delta_x, dim=-1), delta_u=vector_norm(delta_u, dim=-1))
 

@@ -43,12 +43,12 @@ class InterLUDEPlus(InterLUDE):
         q = self.guess(p.u_weak)
         self.threshold.update(q)
         label, mask = self.threshold.select(q)
-        entropy = cross_entropy(logits.u_strong, self.target(q, label))
+        losses = cross_entropy(logits.u_strong, self.target(q, label))
 
         delta_x, delta_u = p.x_weak - p.x_strong, p.u_weak - p.u_strong
         yield Objective(
             supervised=self.supervised(logits.x_weak, batch.y),
-            unlabeled=self.cfg.unlabeled_weight * masked_mean(entropy, mask),
+            unlabeled=self.cfg.unlabeled_weight * masked_mean(losses, mask),
             delta=self.cfg.delta_weight * self.delta(delta_x, delta_u, match=self.match(label, batch.y)),
             fairness=self.cfg.fairness_weight * self.threshold.fairness(logits.u_strong, mask),
         ).log(
