@@ -19,10 +19,12 @@ ONE, TWO, NONE = [1, 1], [2, 2], [0, 0]
 
 def halved_convolution(layer: nn.Conv2d, x: Tensor) -> Tensor:
     """`halved(layer(x))`, the same numbers; gradients of weights are added up in another order."""
-    at_once = images_at_once(layer, x)
-    if len(x) <= at_once or not _pays(layer, x):
+    # Nothing may look at the number of images of a network that is recorded: it would be fixed in the record.
+    if not _pays(layer, x) or len(x) <= images_at_once(layer, x):
         return halved(layer(x))
-    result: Tensor = _HalvedConvolution.apply(x, layer.weight, at_once)  # type: ignore[no-untyped-call]
+    result: Tensor = _HalvedConvolution.apply(  # type: ignore[no-untyped-call]
+        x, layer.weight, images_at_once(layer, x)
+    )
     return result
 
 
