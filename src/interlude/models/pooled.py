@@ -93,8 +93,9 @@ class _HalvedConvolution(Function):
             return *(next(found) if needed else None for needed in wanted), None
         dx = torch.empty_like(x) if wanted[0] else None
         dw = torch.zeros_like(weight) if wanted[1] else None
-        room = x.new_empty(ctx.at_once, dy.shape[1], *x.shape[2:]).to(memory_format=torch.channels_last)
-        parts = zip(ctx.pools, x.split(ctx.at_once), _channels_last(dy).split(ctx.at_once), strict=True)
+        dy = dy.contiguous(memory_format=torch.channels_last)
+        room = torch.empty(ctx.at_once, dy.shape[1], *x.shape[2:], memory_format=torch.channels_last)
+        parts = zip(ctx.pools, x.split(ctx.at_once), dy.split(ctx.at_once), strict=True)
         for number, ((spread, which), images, gradient) in enumerate(parts):
             maps = room[: len(images)]
             spread(gradient, which, maps)
@@ -106,7 +107,3 @@ class _HalvedConvolution(Function):
             if dw is not None:
                 dw.add_(of_weight)
         return dx, dw, None
-
-
-def _channels_last(maps: Tensor) -> Tensor:
-    return maps.contiguous(memory_format=torch.channels_last)
