@@ -12,7 +12,18 @@ from interlude.method import method_names
 
 ROOT = Path(interlude.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
-LEAVES = {"errors", "files", "options", "compat", "rng", "arrival", "loops", "registers", "adjacent"}
+LEAVES = {
+    "errors",
+    "files",
+    "options",
+    "compat",
+    "rng",
+    "arrival",
+    "loops",
+    "registers",
+    "adjacent",
+    "quickest",
+}
 BASE = LEAVES | {"augment", "data", "models"}
 
 # room or module -> the rooms and modules of ours that it may import
@@ -26,6 +37,7 @@ MAY_IMPORT = {
     "loops": set(),
     "registers": set(),
     "adjacent": set(),
+    "quickest": set(),
     "augment": LEAVES | {"augment"},
     "data": LEAVES | {"data", "lock", "machine", "progress"},
     "models": LEAVES | {"distributed", "models"},

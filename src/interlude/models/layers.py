@@ -4,7 +4,7 @@ On a CPU with numba (`interlude-ssl[fast]`) some layers are compiled loops. They
 own layers, so a run may go over to them at any step.
 """
 
-from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from interlude.arrival import Arrival
+from interlude.quickest import Quickest, Way
 
 Backend = Literal["auto", "torch", "numba"]
 SLOPE = 0.1  # of the leaky ReLU below zero
@@ -60,21 +61,24 @@ def halved(x: Tensor) -> Tensor:
 class Mover:
     """Moves numbers a share of the way towards others, each in one piece, as `old.lerp_(new, share)` does.
 
-    Made once for many moves: by compiled loops, to look for them each time takes long beside what they do.
+    Made once for many moves. A compiled loop, where there is one, is tried beside torch: which of them is
+    quicker depends on the processor.
     """
 
     def __init__(self, old: Tensor, new: Tensor) -> None:
         self.old, self.new = old, new
-        self._loop: Callable[[float], None] | None = None
+        self._by_torch: Way = partial(old.lerp_, new)
+        self._quickest: Quickest | None = None
 
     def __call__(self, share: float) -> None:
-        if self._loop is None:
+        if self._quickest is None:
             compiled = _compiled_for(self.old, _arrival)
-            self._loop = compiled.mover(self.old, self.new) if compiled else None
-        if self._loop is not None and share < 0.5:  # from there on torch begins at the other end
-            self._loop(share)
+            loop: Way | None = compiled.mover(self.old, self.new) if compiled else None
+            self._quickest = Quickest(loop, self._by_torch) if loop else None
+        if self._quickest is not None and share < 0.5:  # from there on torch begins at the other end
+            self._quickest(share)
         else:
-            self.old.lerp_(self.new, share)
+            self._by_torch(share)
 
 
 def thinned(x: Tensor, stride: int) -> Tensor:

@@ -476,16 +476,18 @@ def test_weights_are_moved_to_the_bits_of_a_lerp(count, share):
     assert torch.equal(old, wanted)
 
 
-def test_a_mover_goes_over_to_the_loop_when_it_has_come(monkeypatch):
+def test_a_mover_tries_the_loop_when_it_has_come_and_keeps_the_bits(monkeypatch):
     arrival = Arrival("interlude.models.compiled", worth=10**6)
     monkeypatch.setattr(layers, "_arrival", arrival)
     old, new = torch.randn(2, 64, generator=torch.Generator().manual_seed(0))
     wanted, move = old.clone(), layers.Mover(old, new)
-    for _ in range(2):
-        wanted.lerp_(new, 0.1)
-        move(0.1)
+    tried = []
+    for share in [0.1, 0.7] * 20:
+        wanted.lerp_(new, share)
+        move(share)
+        tried.append(move._quickest is not None)
         arrival.wait()
-    assert move._loop is not None
+    assert tried[:2] == [False, True]
     assert torch.equal(old, wanted)
 
 
