@@ -81,16 +81,17 @@ class Mover:
             self._by_torch(share)
 
 
-def thinned(x: Tensor, stride: int) -> Tensor:
-    """Every `stride`th pixel of every `stride`th line, for a 1x1 convolution.
+def branched(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Maps for a convolution with a stride, and every `stride`th pixel of them for a 1x1 one beside it.
 
     With a stride of its own such a convolution is as slow as if it saw every pixel, and its gradient slower.
+    What takes the maps must make a gradient of its own for them, as any layer does: it grows in its place.
     """
     if stride == 1:
-        return x
+        return x, x
     if is_recorded() or not (torch.is_grad_enabled() and x.requires_grad):
-        return x[:, :, ::stride, ::stride]
-    result: Tensor = _Thinned.apply(x, stride)  # type: ignore[no-untyped-call]
+        return x, x[:, :, ::stride, ::stride]
+    result: tuple[Tensor, Tensor] = _Branched.apply(x, stride)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -102,18 +103,19 @@ def is_recorded() -> bool:
     return traced or transformed or watched or torch.compiler.is_compiling()
 
 
-class _Thinned(Function):
-    """Its gradient is made in the order of the maps, and cleared once, unlike that of `x[..., ::2, ::2]`."""
+class _Branched(Function):
+    """The gradients meet at the pixels that were picked; that of a slice would be spread over maps first."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
         channels_last = x.is_contiguous(memory_format=torch.channels_last)
-        ctx.order = torch.channels_last if channels_last else torch.contiguous_format
-        ctx.stride, ctx.shape = stride, x.shape
-        return x[:, :, ::stride, ::stride].contiguous(memory_format=ctx.order)
+        order = torch.channels_last if channels_last else torch.contiguous_format
+        ctx.stride = stride
+        return x, x[:, :, ::stride, ::stride].contiguous(memory_format=order)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
-        dx = torch.empty(ctx.shape, dtype=dy.dtype, device=dy.device, memory_format=ctx.order).zero_()
-        dx[:, :, :: ctx.stride, :: ctx.stride] = dy
+    def backward(ctx: Any, dx: Tensor, picked: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # to be differentiated again
+            dx = dx.clone()
+        dx[:, :, :: ctx.stride, :: ctx.stride].add_(picked)
         return dx, None

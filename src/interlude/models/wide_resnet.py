@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from interlude.errors import UserError
 from interlude.models.classifier import Backbone, Midway
-from interlude.models.layers import activated, thinned
+from interlude.models.layers import activated, branched
 from interlude.models.pooling import global_average
 from interlude.models.registry import backbone, family
 from interlude.models.winograd import Convolution
@@ -53,9 +53,10 @@ class Unit(nn.Module):
             return main.add_(x)
         if self.activated == "both":
             x = activated(self.norm1, x)
+        x, beside = branched(x, self.stride)
         main = self.conv1(activated(self.norm1, x) if self.activated == "main" else x)
         main = self.conv2(main, norm=self.norm2)
-        return main.add_(self.shortcut(thinned(x, self.stride)))
+        return main.add_(self.shortcut(beside))
 
 
 class WideResNet(Backbone):

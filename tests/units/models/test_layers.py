@@ -321,30 +321,51 @@ def test_a_pool_can_be_differentiated_twice(backend):
     torch.testing.assert_close(found, 2 * dy)
 
 
+def weights(size):
+    return torch.randn(16, 8, size, size, generator=torch.Generator().manual_seed(size))
+
+
+def two_branches(x, stride):
+    """A 3x3 convolution with a stride and a 1x1 one beside it, as in a unit of a Wide ResNet."""
+    maps, beside = layers.branched(x, stride)
+    return F.conv2d(maps, weights(3), stride=stride, padding=1) + F.conv2d(beside, weights(1))
+
+
+def two_branches_by_torch(x, stride):
+    return F.conv2d(x, weights(3), stride=stride, padding=1) + F.conv2d(x, weights(1), stride=stride)
+
+
 @pytest.mark.parametrize("order", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize(("height", "width"), [(8, 10), (7, 5), (1, 1)])
 @pytest.mark.parametrize("stride", [1, 2, 3])
-def test_a_convolution_of_thinned_maps_is_one_with_a_stride(stride, height, width, order):
+def test_a_branch_of_picked_pixels_is_a_convolution_with_a_stride(stride, height, width, order):
     x = maps(8, (3, height, width)).to(memory_format=order)
-    weight = torch.randn(16, 8, 1, 1, generator=torch.Generator().manual_seed(0))
     made = []
-    for convolve in (
-        lambda x: F.conv2d(layers.thinned(x, stride), weight),
-        lambda x: F.conv2d(x, weight, stride=stride),
-    ):
+    for branches in (two_branches, two_branches_by_torch):
         images = x.clone().requires_grad_()
-        y = convolve(images)
+        y = branches(images, stride)
         y.backward(y.detach().cos())
         made.append((y.detach(), images.grad))
     torch.testing.assert_close(*made)
     assert made[0][1].is_contiguous(memory_format=order)
 
 
+def test_branches_can_be_differentiated_twice():
+    found = []
+    for branches in (two_branches, two_branches_by_torch):
+        x = maps(8).requires_grad_()
+        (dx,) = torch.autograd.grad(branches(x, 2).sin().sum(), x, create_graph=True)
+        found += torch.autograd.grad(dx.square().sum(), x)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("context", [torch.no_grad, nullcontext])
-def test_maps_are_thinned_alike_with_and_without_a_gradient(context):
+def test_the_same_pixels_are_picked_with_and_without_a_gradient(context):
     x = maps(8).requires_grad_()
     with context():
-        assert torch.equal(layers.thinned(x, 2), x[:, :, ::2, ::2])
+        same, picked = layers.branched(x, 2)
+    assert torch.equal(same, x)
+    assert torch.equal(picked, x[:, :, ::2, ::2])
 
 
 @ON_THREADS
