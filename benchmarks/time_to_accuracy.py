@@ -77,23 +77,23 @@ class Plan(NamedTuple):
         return min(self.steps, self.labels_first + round(later))
 
 
-# one busy core of an EPYC (Zen 3) virtual machine, by --pace, rounded
+# one core of an EPYC (Zen 4) virtual machine, numba installed, by --pace, rounded
 PACE = {
-    ("digits@40", "interlude-plus"): Pace(39, 130),
-    ("digits@40", "freematch"): Pace(20, 104),
-    ("digits@40", "fixmatch"): Pace(20, 104),
-    ("digits@40", FAIR): Pace(39, 39),
-    ("digits@40", "supervised"): Pace(21, 21),
-    ("fashion-mnist@40", "interlude-plus"): Pace(36, 115),
-    ("fashion-mnist@40", "freematch"): Pace(19, 94),
-    ("fashion-mnist@40", "fixmatch"): Pace(19, 94),
-    ("fashion-mnist@40", FAIR): Pace(35, 35),
-    ("fashion-mnist@40", "supervised"): Pace(18, 18),
-    ("cifar10@250", "interlude-plus"): Pace(39, 125),
-    ("cifar10@250", "freematch"): Pace(21, 110),
-    ("cifar10@250", "fixmatch"): Pace(21, 110),
-    ("cifar10@250", FAIR): Pace(41, 41),
-    ("cifar10@250", "supervised"): Pace(24, 24),
+    ("digits@40", "interlude-plus"): Pace(24, 90),
+    ("digits@40", "freematch"): Pace(13, 80),
+    ("digits@40", "fixmatch"): Pace(13, 78),
+    ("digits@40", FAIR): Pace(24, 24),
+    ("digits@40", "supervised"): Pace(13, 13),
+    ("fashion-mnist@40", "interlude-plus"): Pace(20, 76),
+    ("fashion-mnist@40", "freematch"): Pace(11, 65),
+    ("fashion-mnist@40", "fixmatch"): Pace(11, 63),
+    ("fashion-mnist@40", FAIR): Pace(20, 20),
+    ("fashion-mnist@40", "supervised"): Pace(11, 11),
+    ("cifar10@250", "interlude-plus"): Pace(24, 87),
+    ("cifar10@250", "freematch"): Pace(14, 77),
+    ("cifar10@250", "fixmatch"): Pace(13, 76),
+    ("cifar10@250", FAIR): Pace(24, 24),
+    ("cifar10@250", "supervised"): Pace(13, 13),
 }
 
 
