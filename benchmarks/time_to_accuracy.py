@@ -46,6 +46,7 @@ CELLS: dict[str, dict[str, Any]] = {
     FAIR: {"name": "supervised", "strong": True},
     "supervised": {"name": "supervised"},
 }
+SPIKE = 1.3  # what is so many times above all that curves begin with is left out of the plot
 COLORS = {  # as drawn, quiet ones for the controls
     "supervised": "#a9a9a9",
     FAIR: "#5f5f5f",
@@ -283,7 +284,7 @@ def draw(lines: list[dict[str, Any]]) -> None:
 
 def draw_panel(panel: Any, lines: list[dict[str, Any]], data: str) -> None:
     """The curves of the longest runs, and as dots the ends of all runs."""
-    ends = {}
+    ends, starts = {}, []
     for cell, color in COLORS.items():
         for budget in MOMENTS:
             runs = runs_of(lines, data, cell, budget)
@@ -296,13 +297,16 @@ def draw_panel(panel: Any, lines: list[dict[str, Any]], data: str) -> None:
             panel.plot(seconds[-1], mean[-1], "o", color=color, markersize=5)
             if budget == max(MOMENTS):
                 panel.plot(seconds, mean, color=color, linewidth=1.6)
-                low, high = [min(each) for each in errors], [max(each) for each in errors]
-                panel.fill_between(seconds, low, high, color=color, alpha=0.13, linewidth=0)
+                lowest, highest = [min(each) for each in errors], [max(each) for each in errors]
+                panel.fill_between(seconds, lowest, highest, color=color, alpha=0.13, linewidth=0)
                 ends[cell] = (seconds[-1], mean[-1])
+                starts.append(highest[0])
     panel.set_title(data, loc="left", fontsize=10)
     panel.set_xscale("log")
     panel.set_xticks([2, 8, 30, 60, 120, 240], labels=["2", "8", "30", "60", "120", "240"])
     panel.set_xticks([], minor=True)
+    low, high = panel.get_ylim()
+    panel.set_ylim(max(0.0, low), min(high, SPIKE * max(starts, default=100.0)))
     label_ends(panel, ends)
 
 
